@@ -170,6 +170,13 @@ def gpt2(**more: object) -> torch.nn.Module:
     return GPT2LMHeadModel(GPT2Config(vocab_size=320, **shape, **more))
 
 
+def neox(**more: object) -> torch.nn.Module:
+    """Half of its eight channels a head rotate."""
+    shape = {"num_attention_heads": 2, "num_key_value_heads": None, "bos_token_id": 0, "eos_token_id": 0}
+    rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+    return causal("GPTNeoX", **{"rope_parameters": rope, **shape, **more}, vocab_size=320)
+
+
 def llama(**more: object) -> torch.nn.Module:
     return causal("Llama", **{"pad_token_id": None, **more})
 
@@ -188,7 +195,7 @@ def causal(kind: str, **more: object) -> torch.nn.Module:
         "eos_token_id": 2,
         **more,
     }
-    config = getattr(transformers, f"{kind}Config")(vocab_size=500, **shape)
+    config = getattr(transformers, f"{kind}Config")(**{"vocab_size": 500, **shape})
     return getattr(transformers, f"{kind}ForCausalLM")(config)
 
 
@@ -258,6 +265,15 @@ MODELS = {
         "gpt2",
         lambda: gpt2(
             tie_word_embeddings=False, n_inner=20, activation_function="relu", layer_norm_epsilon=1e-3
+        ),
+    ),
+    "neox": ("gpt2", neox),
+    "neox whole": (
+        "gpt2",
+        lambda: neox(
+            use_parallel_residual=False,
+            tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0},
         ),
     ),
     "llama": ("llama", llama),

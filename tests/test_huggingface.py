@@ -195,6 +195,16 @@ def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
     assert ours.words(ours.encode("a < a"), was_read=True)[-1] == 2
 
 
+def test_a_vocabulary_with_the_word_none(tmp_path):
+    """GPT-2's has it: it became the special token of every role that no file names."""
+    pipeline = MAKERS["gpt2"]()
+    pipeline.add_tokens(["None"])
+    put_tokenizer(tmp_path, "gpt2", pipeline)
+    ours = load_tokenizer(tmp_path)
+    assert {ours.start, ours.end, ours.pad} == {0} and ours.mask is None
+    assert ours.encode("None") == [320] and ours.decode([320]) == "None"
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     pipeline = pipelines[name]

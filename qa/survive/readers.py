@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from sentencepiece import SentencePieceTrainer
 
@@ -31,6 +32,7 @@ from regard.data.report import DataReport
 from regard.errors import RegardError
 from regard.inputs.text import load_tokenizer, train_tokenizer
 from regard.interpret import Trace
+from regard.storage.importing import import_folder
 
 LONGEST = 1.0  # seconds of the processor that a case may take
 MEMORY = 96 << 20  # bytes that all cases together may add to the process
@@ -183,7 +185,44 @@ def readers() -> list[Reader]:
         ),
         Reader("source.spm", model.getvalue(), tokens, spm),
         Reader("p.safetensors", a_trace(), Trace.load),
+        Reader("q.gguf", a_gguf(), imported),
     ]
+
+
+def imported(path: Path) -> object:
+    with tempfile.TemporaryDirectory() as name:
+        return import_folder(path, Path(name) / "out")
+
+
+def a_gguf() -> bytes:
+    """Of the smallest Llama, with a vocabulary of pieces."""
+    from gguf import GGUFWriter
+
+    tokens = ["<unk>", "<s>", "</s>", "▁", "a", "b", "ab", "▁a"]
+    numbers = {"context_length": 8, "embedding_length": 4, "block_count": 1, "feed_forward_length": 4}
+    shapes: dict[str, tuple[int, ...]] = {f"attn_{name}": (4, 4) for name in ("q", "k", "v", "output")}
+    shapes |= {f"ffn_{name}": (4, 4) for name in ("gate", "up", "down")}
+    shapes |= {"attn_norm": (4,), "ffn_norm": (4,)}
+    with tempfile.TemporaryDirectory() as name:
+        writer = GGUFWriter(Path(name) / "a.gguf", "llama")
+        for field, value in (numbers | {"attention.head_count": 2}).items():
+            writer.add_uint32(f"llama.{field}", value)
+        writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens)
+        writer.add_token_types([2, 3, 3, 1, 1, 1, 1, 1])
+        writer.add_token_scores([-float(number) for number in range(8)])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_tensor("token_embd.weight", np.zeros((8, 4), np.float32))
+        writer.add_tensor("output_norm.weight", np.zeros(4, np.float32))
+        for part, shape in shapes.items():
+            writer.add_tensor(f"blk.0.{part}.weight", np.zeros(shape, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return (Path(name) / "a.gguf").read_bytes()
 
 
 def a_trace() -> bytes:
@@ -218,7 +257,7 @@ def one_change(name: str, content: bytes, chance: random.Random) -> bytes:
         ways.append(lambda: re.sub(rb"nplurals=.*?;.*?;", chance.choice(PLURALS), content))
     if kind == ".safetensors":
         ways.append(lambda: weights_mutated(content, chance))
-    if kind not in (".spm", ".safetensors"):
+    if kind not in (".spm", ".safetensors", ".gguf"):
         ways += [lambda: in_lines(content, chance), lambda: odd_signs(content, chance)]
     ways.append(lambda: bytes_mutated(content, chance))
     try:

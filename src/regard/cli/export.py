@@ -60,16 +60,20 @@ def calibrate(
 
 def export(
     model: OneModel,
-    form: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--format", "-f", help="The engine.")],
+    form: Annotated[
+        Literal["ctranslate2", "onnx", "gguf"],
+        typer.Option("--format", "--to", "-f", help="The engine; gguf is for llama.cpp."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The new folder.")],
     precision: Annotated[
-        Literal["float32", "float16", "int8"], typer.Option(help="Precision of the weights (ctranslate2).")
+        Literal["float32", "float16", "int8"],
+        typer.Option(help="Precision of the weights (not onnx)."),
     ] = "float32",
     sample: Sample = None,
     as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:
-    """Export a model to CTranslate2 or ONNX Runtime, and check that it gives the same text there.
+    """Export a model to CTranslate2, ONNX Runtime or GGUF, and check that it gives the same text there.
 
     The folder is written only if at least 99.5 % of the texts of a sample are equal and all numbers agree.
     Its README.md has a short Python program. float16 and int8 round the weights: the model is checked in
@@ -85,6 +89,7 @@ def export(
       regard export -m runs/first -f ctranslate2 -o first-ct2
       regard export -m runs/first -f ctranslate2 -o first-int8 --precision int8
       regard export -m runs/first -f onnx -o first-onnx --sample sentences.txt
+      regard export -m models/smollm2 --to gguf -o smollm2-gguf --precision int8
     """
     from regard.device import choose_machine
     from regard.export import export_model

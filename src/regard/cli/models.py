@@ -258,20 +258,42 @@ def as_object(model: ModelInfo) -> dict[str, Any]:
     return row | ({"error": model.error, "cannot be opened": model.error} if model.error else {})
 
 
-def import_(
-    source: Annotated[Path, typer.Argument(help="Folder with weights in pytorch_model.bin or model.bin.")],
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
-) -> None:
-    """Convert the weights of a folder from pytorch_model.bin to safetensors, which Regard opens.
+Imported = Annotated[
+    Path, typer.Argument(help="A .gguf file, or a folder with weights in pytorch_model.bin or model.bin.")
+]
 
-    A pickle can run code while it is read. A separate process reads it, as plain tensors only and with limits
-    of memory and time; a file with anything else is refused. Whisper models of CTranslate2 (model.bin, as
-    faster-whisper uses them) become folders of transformers' form.
+
+def import_(
+    source: Imported, out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")]
+) -> None:
+    """Convert a model of another program to a folder that Regard opens, as regard models import.
 
     [bold]Examples[/]
 
       regard import opus-mt-en-de models/en-de
-      regard import faster-whisper-base models/whisper-base
+      regard import SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
+    """
+    import_model(source, out)
+
+
+@app.command("import")
+def import_model(
+    source: Imported,
+    out: Annotated[Path, typer.Option("--output", "-o", help="Folder to write; it must not exist.")],
+) -> None:
+    """Convert a model of another program to a folder that Regard opens.
+
+    A GGUF file of llama.cpp (architectures llama, qwen2, qwen3, gemma) is dequantized: weights, vocabulary
+    and chat template. A pickle (pytorch_model.bin) can run code while it is read: a separate process reads
+    it, as plain tensors only and with limits of memory and time; a file with anything else is refused.
+    Whisper models of CTranslate2 (model.bin, as faster-whisper uses them) become folders of transformers'
+    form.
+
+    [bold]Examples[/]
+
+      regard models import SmolLM2-135M-Instruct.Q4_1.gguf -o models/smollm2
+      regard models import opus-mt-en-de -o models/en-de
+      regard models import faster-whisper-base -o models/whisper-base
     """
     from regard.storage.importing import import_folder
 

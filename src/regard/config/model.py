@@ -175,13 +175,17 @@ class DecoderConfig(AttentionConfig, TokenConfig):
 
 
 class GPTConfig(DecoderConfig):
-    """GPT-2 (Radford et al. 2019), or with rotary positions."""
+    """GPT-2 (Radford et al. 2019); with rotary positions and parallel layers GPT-NeoX."""
 
     family: Literal["gpt"] = Field("gpt", description="GPT-2")
     activation: Activation = Field("gelu_tanh", description="inside the feed-forward")
     positions: Literal["learned", "rotary"] = Field(
         "learned", description="position embedding, or rotary keys"
     )
+    rotary_channels: int | None = Field(
+        None, ge=2, le=MOST, multiple_of=2, description="channels of a head that rotate; default: all"
+    )
+    parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-NeoX)")
     epsilon: Epsilon = Field(1e-5, description="of the layer norms")
     kv_heads: ClassVar[None] = None
     gated: ClassVar[bool] = False

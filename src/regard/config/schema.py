@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
+from regard.config.initial import Init as Init
 from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
 from regard.config.model import (
     MOST,
@@ -264,32 +265,6 @@ class Decode(Section):
     tokens_per_batch: Count = Field(16384, description="padded source tokens times beam in a batch")
 
 
-class Init(Section):
-    """A pretrained model to start from, instead of random weights."""
-
-    model: str | None = Field(
-        None, alias="from", description="model folder: its weights, tokenizer and shape are used"
-    )
-    keep: Literal["fitting", "all"] = Field(
-        "fitting", description="load the weights that fit, or fail unless all fit"
-    )
-    freeze: int | Literal["body"] = Field(
-        0, description='number of lowest layers to freeze, with the embeddings; "body": all but the head'
-    )
-    layer_decay: float = Field(
-        1.0, gt=0, le=1, description="learning rate of a layer relative to the layer above"
-    )
-
-    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
-    @field_validator("freeze")
-    @classmethod
-    def _count(cls, freeze: int | str) -> int | str:
-        if isinstance(freeze, int) and freeze < 0:
-            raise ValueError(f'init.freeze = {freeze}: a number of layers, or "body"')
-        return freeze
-
-
 # The families of each task and the metrics that choose a checkpoint; the first is the default.
 FAMILIES_OF: dict[str, tuple[str, ...]] = {
     "translate": ("transformer", "rnn", "bahdanau", "t5"),
@@ -356,6 +331,10 @@ class Config(Section):
             raise ValueError(
                 f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
             )
+        if self.init.lora is not None and (
+            reason := self.init.unsuitable(self.task.name, self.train.average)
+        ):
+            raise ValueError(reason)
         if self.data.pixels is not None and self.task.name != "generate":
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')
         if reason := unreadable(self.model, self.input):

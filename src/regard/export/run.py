@@ -30,11 +30,16 @@ from regard.storage.folder import FRAMES
 from regard.storage.models import find_model
 from regard.storage.weights import write_calibration
 
-MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
-TITLES = {"ctranslate2": "CTranslate2", "onnx": "ONNX Runtime"}
+MODULES = {
+    "ctranslate2": "regard.export.to_ctranslate2",
+    "onnx": "regard.export.to_onnx",
+    "gguf": "regard.export.to_gguf",
+}
+TITLES = {"ctranslate2": "CTranslate2", "onnx": "ONNX Runtime", "gguf": "llama.cpp"}
 FAMILIES = {  # supported, listed here so that the engine need not be installed
     "ctranslate2": ("transformer", "t5", "gpt", "llama"),
     "onnx": ("transformer", "t5", "gpt", "llama", "bert"),
+    "gguf": ("llama",),
 }
 BATCH_SIZE = 20  # texts of a calibration
 PROMPT_LENGTH = 60  # tokens of a prompt and its continuation, in README.md
@@ -56,7 +61,7 @@ def export_model(
     sample: Path | None = None,
     say: Log = lambda text: None,
 ) -> ExportResult:
-    """Write the folder `out` with the model for CTranslate2 ("ctranslate2") or ONNX Runtime ("onnx").
+    """Write the folder `out` with the model for CTranslate2, ONNX Runtime or llama.cpp (`form` "gguf").
 
     It appears only after the check: equal text for at least 99.5 % of a sample, and numbers that differ by
     rounding only. float16 and int8 are checked in float32 first.
@@ -66,7 +71,7 @@ def export_model(
             raise UsageError(
                 f"precision {precision}: ONNX files are written in float32", code="E_EXPORT_PRECISION"
             )
-        with extra("export"):
+        with extra("gguf" if form == "gguf" else "export"):
             engine = import_module(MODULES[form])
         folder = open_folder(model)
         if folder.config.family not in FAMILIES[form]:
@@ -78,7 +83,8 @@ def export_model(
         texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
             agreement = write_and_check(engine, form, folder, place, each, texts, say)
-        write_tokenizers(place, folder)
+        if form != "gguf":  # which has it in the file
+            write_tokenizers(place, folder)
         if form == "onnx":  # CTranslate2 writes its own
             write_json(place / "config.json", config_json(folder))
         write_text(place / "README.md", readme(folder, form, precision, texts.origin, agreement))

@@ -77,7 +77,7 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
 
 
 def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | LlamaConfig) -> Spec:
-    for field in ("window", "rope_scaling", "qk_norm"):
+    for field in ("window", "rope_scaling", "qk_norm", "parallel", "rotary_channels"):
         if getattr(config, field, None):
             raise UsageError(
                 f"{folder.path}: model.{field} is not exported to CTranslate2", code="E_EXPORT_FAMILY"

@@ -258,6 +258,11 @@ def pack_blocks(model: nn.Module, packing: Packing) -> bool:
     return bool(stacks)
 
 
+def is_packed(model: nn.Module) -> bool:
+    """Whether weights are in the processor's order, or in bytes: then there are no gradients."""
+    return any(isinstance(each, Int8Linear) or getattr(each, "packs", False) for each in model.modules())
+
+
 def identity(x: Tensor) -> Tensor:
     return x
 

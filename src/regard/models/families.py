@@ -154,7 +154,10 @@ def encoder_decoder(
 
 
 def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
-    """GPT-2 (Radford et al. 2019): pre-norm, learned or rotary positions, tied embeddings."""
+    """GPT-2 (Radford et al. 2019): pre-norm, learned or rotary positions, tied embeddings.
+
+    With parallel layers, of whose heads a part rotates, it is GPT-NeoX (Pythia).
+    """
     width, rotary = config.width, config.positions == "rotary"
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
@@ -162,8 +165,11 @@ def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageMod
         norm=partial(nn.LayerNorm, width, eps=config.epsilon),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels, config.rope_theta) if rotary else None,
+        positions=partial(Rotary, config.channels, config.rope_theta, None, config.rotary_channels)
+        if rotary
+        else None,
         window=config.window,
+        parallel=config.parallel,
     )
     return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
 
@@ -260,6 +266,7 @@ class Parts:
     dropout: float
     positions: Callable[[], Rotary | RelativeBias] | None = None
     window: int | None = None
+    parallel: bool = False
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
@@ -268,6 +275,7 @@ class Parts:
                 feed_forward=self.feed_forward(),
                 residual=lambda: self.residual(self.norm(), self.dropout),
                 cross=self.attention() if cross else None,
+                parallel=self.parallel,
             )
             for _ in range(layers)
         ]

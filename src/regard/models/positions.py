@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Frames, Tokens
@@ -225,18 +226,26 @@ class Rotary(nn.Module):
 
     pair i of a head is rotated by pos * theta^(-2i/C), so that q . k depends on the distance only.
     The pairs are (x_i, x_{i + C/2}) as in Llama, not adjacent channels as in the paper; the two differ by a
-    permutation of the channels.
+    permutation of the channels. Of GPT-NeoX only the first pairs rotate (`rotated` channels).
     """
 
-    def __init__(self, channels: int, theta: float = 10000.0, scaling: RopeScaling | None = None) -> None:
+    def __init__(
+        self,
+        channels: int,
+        theta: float = 10000.0,
+        scaling: RopeScaling | None = None,
+        rotated: int | None = None,
+    ) -> None:
         super().__init__()
         self.channels, self.theta, self.scaling = channels, theta, scaling
+        self.rotated = rotated or channels
 
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
-        pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=place.device)  # 2i
-        frequency = self.theta ** (-pair / self.channels)  # [C/2]
+        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=place.device)  # 2i
+        frequency = self.theta ** (-pair / self.rotated)
+        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])  # [C/2]
         if self.scaling is not None:
             frequency = scale_frequencies(frequency, self.scaling)
         angle = place[:, None, :, None] * frequency  # [B,1,T,C/2]

@@ -47,8 +47,10 @@ class Block(nn.Module):
         feed_forward: FeedForward | GatedFeedForward,
         residual: Callable[[], PostNorm],
         cross: MultiHeadAttention | None = None,
+        parallel: bool = False,
     ) -> None:
         super().__init__()
+        self.parallel = parallel  # the feed-forward reads what attention reads (GPT-NeoX)
         self.attention = attention
         self.attention_residual = residual()
         self.cross = cross
@@ -67,20 +69,19 @@ class Block(nn.Module):
         order: PositionTerms = NO_TERMS,
         layout: Unpadding | None = None,
     ) -> Tensor:
-        scope, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
+        first, scope, across, feed = x, *(within(tap, part) for part in ("self", "cross", "feed_forward"))
         y = self.attention_residual.enter(x, scope)
         q, k, v = self.attention.queries_keys_values(y, layout)  # [B,H,T,C], two of [B,G,T,C]
         if order.rotation is not None:
             q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
-        if past is not None:  # the tokens in the KV cache, and these
-            k, v = past.append(k, v)  # [B,G,S,C]
+        k, v = (k, v) if past is None else past.append(k, v)  # [B,G,S,C], with those in the KV cache
         y = self.attention(q, k, v, mask, scope, order.bias, layout)
         x = tapped(tap, "after_self", self.attention_residual.leave(x, y, scope))  # [B,T,D]
         if self.cross is not None and self.cross_residual is not None and memory is not None:
             q = self.cross.queries(self.cross_residual.enter(x, across))
             y = self.cross(q, *memory, memory_mask, across)
             x = tapped(tap, "after_cross", self.cross_residual.leave(x, y, across))
-        y = self.feed_forward(self.feed_forward_residual.enter(x, feed), feed)
+        y = self.feed_forward(self.feed_forward_residual.enter(first if self.parallel else x, feed), feed)
         return tapped(tap, "out", self.feed_forward_residual.leave(x, y, feed))
 
     def source_keys_values(self, encoded: Tensor) -> KeysValues:
@@ -106,8 +107,7 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
-        self.positions = positions  # positions inside attention
-        self.window = window  # tokens that self-attention sees; None: all
+        self.positions, self.window = positions, window  # inside attention; tokens that it sees, None: all
 
     def position_terms(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> PositionTerms:
         """Rotation or bias for all attentions of this stack: [B,T], [B,S]."""

@@ -140,9 +140,14 @@ def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None)
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of one checkpoint; the optimizer's file is not read."""
+    """The weights of one checkpoint, adapters merged; the optimizer's file is not read."""
     verify(folder, (WEIGHTS,))
-    return current_weight_names(read_safetensors(folder / WEIGHTS))
+    weights = current_weight_names(read_safetensors(folder / WEIGHTS))
+    if not any(name.endswith(".lora_a") for name in weights):
+        return weights
+    from regard.models.lora import merged
+
+    return merged(weights)
 
 
 def prune(run: Path, keep: set[int]) -> None:

@@ -39,6 +39,7 @@ FOLDER_FILES = (  # of a model folder beside the weights: config, decoding optio
     "run.toml",
     "tokenizer.json",
     "tokenizer_config.json",
+    "chat_template.jinja",
     "target_tokenizer.json",
     "target_tokenizer_config.json",
     "source.spm",

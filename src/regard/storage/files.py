@@ -24,7 +24,8 @@ from regard.errors import RegardError, UsageError
 Json = dict[str, Any]
 Result = TypeVar("Result")
 
-READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # suffixes of the files of a model folder
+# suffixes of the files of a model folder
+READ = {".json", ".jinja", ".safetensors", ".txt", ".toml", ".spm", ".model"}
 LOCK = ".lock"
 PARTIAL = ".partial"  # suffix of incomplete files and folders; their names start with a dot
 WRITE_SIZE = 1 << 26  # bytes per write call

@@ -65,6 +65,7 @@ class Folder(TextSides):
     labels: tuple[str, ...] = ()  # of a classifier or tagger
     calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by layer
     confidence: ConfidenceModel | None = None  # of a translator
+    prefixes: tuple[str, ...] = ()  # of the tasks of a T5: what their texts begin with
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
     engine: str = "auto"  # a name of regard.generation.engine.ENGINES
@@ -112,6 +113,7 @@ class FolderSpec(TextSides):
     labels: tuple[str, ...]
     input: Input
     output: Input
+    adapter: Path | None = None  # whose differences are added to the weights
 
     @property
     def version(self) -> int:
@@ -199,8 +201,9 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
             split_above=int(section.get("split_above", spec.config.max_length)),
             may_refuse=bool(section.get("may_refuse", False)),
             labels=spec.labels,
-            calibration=read_calibration(spec.path),
+            calibration={} if spec.adapter else read_calibration(spec.path),
             confidence=confidence_of(spec),
+            prefixes=task_prefixes(spec.content),
             version=spec.version,
             speech=speech_of(spec),
         )
@@ -216,23 +219,31 @@ def speech_of(spec: FolderSpec) -> SpeechTokens | None:
 
 
 def confidence_of(spec: FolderSpec) -> ConfidenceModel | None:
-    if spec.task is None or spec.task.name != "translate":
+    if spec.task is None or spec.task.name != "translate" or spec.adapter is not None:
         return None
     from regard.storage.confidence import read_confidence  # which training does not need
 
     return read_confidence(spec.path)
 
 
-def find_folder(path: Path) -> Path:
-    """A folder, or that of a built-in or pulled model of this name."""
-    from regard.storage.models import find_model  # not at the top: a training run opens no model by name
+def task_prefixes(content: Json) -> tuple[str, ...]:
+    """The prefixes of transformers' `task_specific_params`."""
+    tasks = content.get("task_specific_params")
+    fields = tasks.values() if isinstance(tasks, dict) else ()
+    prefixes = (task.get("prefix") for task in fields if isinstance(task, dict))
+    return tuple(prefix for prefix in prefixes if isinstance(prefix, str) and prefix)
 
-    return find_model(path)
+
+def find_folder(path: Path) -> tuple[Path, Path | None]:
+    """The folder of a model by its path or name, and that of its adapter if it has one."""
+    from regard.storage.adapters import find_adapted  # not at the top: a training run opens no model by name
+
+    return find_adapted(path)
 
 
 def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
-    folder = find_folder(path)
+    folder, _ = find_folder(path)
     file = folder / "config.json"
     if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
         return False
@@ -274,7 +285,7 @@ def read_model(path: Path, head: str | None = None) -> Initial:
 
 def describe(path: Path) -> FolderSpec:
     """Read everything in a folder but the weights. Of run.toml only what inference needs."""
-    path = find_folder(path)
+    path, adapter = find_folder(path)
     home = run_of(path) or path
     for folder in {path, home}:
         check_files(folder)
@@ -289,7 +300,7 @@ def describe(path: Path) -> FolderSpec:
         config = in_training_order(config, run)
     task = run.task if run else task_of(content, str(file))
     labels = labels_of(content, task, str(file))
-    return FolderSpec(path, home, content, config, run, task, labels, source, target)
+    return FolderSpec(path, home, content, config, run, task, labels, source, target, adapter)
 
 
 def in_training_order(config: ModelConfig, run: RunSettings) -> ModelConfig:
@@ -306,6 +317,13 @@ def weights_of(spec: FolderSpec, model: nn.Module, head: str | None) -> dict[str
         content, tensors = {}, load_weights(spec.path)  # a checkpoint has our names
     else:
         content, tensors = spec.content, read_tensors(spec.path)
+    if spec.adapter is not None:
+        from regard.storage.adapters import read_adapter
+
+        if spec.path != spec.home or content.get("model_type") == "regard":
+            message = f"{spec.path}: adapters have names of transformers, which this model lacks"
+            raise UsageError(message, code="E_ADAPTER")
+        tensors = read_adapter(spec.adapter).merge(tensors)
     shapes: dict[str, Sequence[int]] = {name: each.shape for name, each in model.named_parameters()}
     if head != spec.config.head:
         shapes = {name: each for name, each in shapes.items() if not name.startswith(("head.", "output."))}
@@ -319,9 +337,9 @@ def weights_of(spec: FolderSpec, model: nn.Module, head: str | None) -> dict[str
 @contextmanager
 def verified_folder(path: Path) -> Iterator[FolderSpec]:
     """Describe a folder; after the block verify its checksums, or those of a checkpoint's run."""
-    path = find_folder(path)
-    run = run_of(path)
-    with verified(run or path, weights=run is None):
+    folder, _ = find_folder(path)
+    run = run_of(folder)
+    with verified(run or folder, weights=run is None):
         yield describe(path)
 
 

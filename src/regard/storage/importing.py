@@ -1,8 +1,8 @@
-"""`regard import`: convert a folder whose weights are pickles (pytorch_model.bin) to safetensors.
+"""`regard models import`: convert a folder whose weights are pickles (pytorch_model.bin) to safetensors.
 
 A pickle can run code while it is read. So a separate process reads it, weights only and with limits
 (`unpickle.py`), and this process reads only the safetensors that it writes. Whisper models of CTranslate2
-(model.bin) hold numbers only and are read here (`ctranslate2.py`).
+(model.bin) and files of llama.cpp (.gguf) hold numbers only and are read here (`ctranslate2.py`, `gguf/`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,23 @@ from regard.storage.weights import INDEX, WEIGHTS, index_parts
 
 PICKLE, PICKLES = "pytorch_model.bin", "pytorch_model.bin.index.json"
 # files that are copied: settings, vocabularies and documentation
-COPIED = {".json", ".txt", ".spm", ".model", ".md"}
+COPIED = {".json", ".jinja", ".txt", ".spm", ".model", ".md"}
 COPIED_NAMES = {"LICENSE", "README"}
 ENVIRONMENT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")  # variables that the process gets
 REFUSED = "E_IMPORT"
+GGUF = ".gguf"
 PART = "model-{:05d}-of-{:05d}.safetensors"
 
 
 def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Write a folder with safetensors, completely or not at all; returns the names of its files."""
+    if source.suffix == GGUF and source.is_file():
+        from regard.storage.gguf import convert_gguf
+
+        with new_folder(out) as work:
+            convert_gguf(source, work, say)
+            check(work, source)
+        return sorted(path.name for path in out.iterdir())
     if not source.is_dir():
         raise UsageError(f"{source} is not a folder", code="E_MODEL_FOLDER")
     with new_folder(out) as work:

@@ -45,7 +45,7 @@ FILES = """
     config.json generation_config.json run.toml tokenizer.json tokenizer_config.json special_tokens_map.json
     added_tokens.json target_tokenizer*.json target_vocab.json vocab.json vocab.txt merges.txt *.spm
     spiece.model tokenizer.model preprocessor_config.json calibration.json README.md LICEN[CS]E* NOTICE*
-    modules.json sentence_bert_config.json config_sentence_transformers.json
+    chat_template.jinja modules.json sentence_bert_config.json config_sentence_transformers.json
     [0-9]_*/config.json [0-9]_*/model.safetensors
 """.split()  # noqa: SIM905
 Say = Callable[[str], None]

@@ -19,13 +19,14 @@ from regard.inputs.text.detokenizer import detokenize_stream
 from regard.models.transformer import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
+from regard.tasks.chat import ChatMethods
 from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
 from regard.tasks.task_model import Deferred, TooLong, Warn
 from regard.tasks.translator import decode_options
 
 
-class Generator(GenerateMethods):
+class Generator(GenerateMethods, ChatMethods):
     """An opened language model (GPT, Llama).
 
     It reads `window` tokens at once. A longer text continues from the last half of them, and so on. A model

@@ -12,7 +12,8 @@ import torch
 
 from regard.device import choose_machine
 from regard.errors import UsageError
-from regard.models.families import parameters
+from regard.generation.packing import is_packed
+from regard.models.families import Model, parameters
 from regard.storage import Folder, open_folder
 from regard.storage.folder import is_bare_encoder, open_encoder
 from regard.tasks.captioner import Captioner
@@ -136,6 +137,18 @@ def reopen(task: Kind, opened: dict[str, Any]) -> Kind:
     exact = copy(exact)
     exact.source_prefix = task.source_prefix
     return exact
+
+
+def unpacked(task: Any) -> Model:
+    """The model of a task with plain weights, mapped from the same file, for gradients."""
+    folder: Folder = task.folder
+    if not is_packed(folder.model):
+        return folder.model
+    opened: dict[str, Any] = task._reopened
+    if "plain" not in opened:
+        opened["plain"] = open_folder(folder.path, task.device).model.eval()
+    plain: Model = opened["plain"]
+    return plain
 
 
 def describe(task: Any) -> str:

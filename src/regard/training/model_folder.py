@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard import storage
-from regard.config.schema import TaskName
+from regard.config.schema import Init, TaskName
 from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
@@ -25,6 +25,8 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     config, folder, data = trainer.config, trainer.folder, trainer.data
     chosen = choose_best(trainer, metrics)
     storage.remove_checksums(folder)
+    if config.init.lora is not None:
+        write_lora(trainer, config.init)
     storage.write_weights(folder, config.model, storage.unique_weights(trainer.model), config.input)
     storage.write_checksums(folder)
     records = []
@@ -47,6 +49,18 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     metrics.add(run_record(trainer, chosen))
     finish_report(folder, metrics.listener.log)
     return records
+
+
+def write_lora(trainer: Trainer, init: Init) -> None:
+    """The adapters as a folder of `peft`; then they become part of the weights."""
+    from regard.models.lora import merge_adapters
+    from regard.storage.adapters import ADAPTER_FOLDER, write_adapter
+
+    assert init.lora is not None
+    weights = storage.unique_weights(trainer.model)
+    place, base = trainer.folder / ADAPTER_FOLDER, init.model or ""
+    write_adapter(place, trainer.config.model, weights, base, init.lora.rank, init.lora.alpha)
+    merge_adapters(trainer.model)
 
 
 def add_robustness(trainer: Trainer, metrics: Metrics) -> tuple[list[str], list[list[str]]]:

@@ -232,6 +232,10 @@ def build_model(
         from regard.training.initial import load_initial
 
         log(load_initial(model, pretrained.weights, config.init))
+    if (lora := config.init.lora) is not None:
+        from regard.models.lora import add_adapters
+
+        add_adapters(model, lora.rank, lora.alpha, lora.on)
     return model
 
 

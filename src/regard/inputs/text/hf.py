@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.config.reading import shown
+from regard.config.reading import SMALL, read_bytes, shown
 from regard.errors import TokenizerError
 from regard.inputs.text.byte_level import BYTE_OF, special_ids
 from regard.inputs.text.checks import (
@@ -134,6 +134,19 @@ class HFTokenizer(Tokenizer):
             for text, ids in zip(clean, rows, strict=True)
         ]
 
+    @property
+    def special_names(self) -> set[str]:
+        """How special tokens are spelled."""
+        return set(special_ids(self._pipeline))
+
+    def encode_template(self, text: str) -> list[int]:
+        """Token ids of what a chat template makes, in which special tokens are spelled."""
+        return list(self._with_specials.encode(replace_surrogates(text), add_special_tokens=False).ids)
+
+    @cached_property
+    def _with_specials(self) -> tokenizers.Tokenizer:
+        return to_pipeline(self._pipeline.to_str())
+
     def spans(self, text: str) -> tuple[list[int], Spans]:
         clean = replace_surrogates(text)
         encoding = self._pipeline.encode(clean, add_special_tokens=False)
@@ -247,10 +260,12 @@ def read_hf_tokenizer(path: Path, pipeline: tokenizers.Tokenizer | None = None) 
     specials, vocabulary = special_ids(pipeline), pipeline.get_vocab()
     settings: Settings = {}
     for role, spellings in ROLES.items():
-        named = token_name(names.get(role))
+        named = token_name(names[role]) if role in names else None  # "None" is a word of GPT-2's vocabulary
         usual = next((name for name in spellings if name in specials), None)
         if (chosen := named if named in vocabulary else usual) is not None:
             settings[role] = chosen
+    if (template := read_template(folder, config.get("chat_template"))) is not None:
+        settings["chat_template"] = template
     if "clean_up_tokenization_spaces" in config:
         settings["clean_up_tokenization_spaces"] = config["clean_up_tokenization_spaces"]
     columns = ["input_ids", *(["token_type_ids"] if "cls_token" in settings else []), "attention_mask"]
@@ -258,6 +273,18 @@ def read_hf_tokenizer(path: Path, pipeline: tokenizers.Tokenizer | None = None) 
     if sizes := config.get("regard") or model_sizes(read_settings(folder / "config.json")):
         settings["regard"] = sizes
     return HFTokenizer(pipeline, settings, str(path))
+
+
+def read_template(folder: Path, value: object) -> str | None:
+    """The chat template: of its own file, or from tokenizer_config.json, where several may have names."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        with tokenizer_errors(file):
+            return read_bytes(file, SMALL).decode()
+    if isinstance(value, list):
+        named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
+        value = named.get("default")
+    return value if isinstance(value, str) else None
 
 
 def _from_vocabulary(folder: Path, config: Settings) -> tokenizers.Tokenizer:

@@ -31,7 +31,7 @@ from regard.storage.huggingface.architecture import (
     as_computed,
     tensors_from_hf,
 )
-from regard.storage.huggingface.decoders import GEMMA, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3
+from regard.storage.huggingface.decoders import GEMMA, GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.storage.huggingface.encoder_decoders import MARIAN, T5
 from regard.storage.huggingface.encoders import BERT, DISTILBERT, ROBERTA, XLM_ROBERTA
 from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
@@ -45,7 +45,7 @@ ARCHITECTURES = {
     for each in (
         *(MARIAN, T5),
         *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT),
-        *(GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA),
+        *(GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA),
         *(VIT, AST, WHISPER, VIT_GPT),
     )
 }
@@ -95,6 +95,9 @@ def _computation(model: ModelConfig) -> Json:
         fields["positions"] = "sinusoidal_halves"  # the channels are permuted when the weights are written
     if fields.get("positions") != "rotary":
         fields.pop("rope_theta", None)
+        fields.pop("rotary_channels", None)
+    elif "rotary_channels" in fields:
+        fields["rotary_channels"] = fields["rotary_channels"] or fields["head_width"]
     if fields.get("head", "sentence") != "sentence":
         fields.pop("pool", None)
         fields.pop("head_activation", None)
@@ -303,7 +306,7 @@ def from_hf(config: Json, tensors: Mapping[str, Tensor], shapes: Shapes, head: s
     """
     architecture = _architecture(config)
     if architecture is not None:
-        return tensors_from_hf(tensors, architecture.table_of(shapes, head), shapes)
+        return tensors_from_hf(tensors, architecture.table_of(shapes, head, config), shapes)
     return {
         name: as_computed(tensor)
         for name, tensor in current_weight_names(tensors).items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -193,6 +193,7 @@ class Architecture:
     read_more: Callable[[Json], Json] = lambda config: {}  # and back
     # our weights as this architecture has them, if it computes the same in another way
     converted: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda model, weights: weights
+    layouts_of: Callable[[Json], Mapping[str, Layout]] = lambda config: {}  # that depend on their config
     two_vocabularies: bool = False  # it can have one for each side
     # of models that read pictures or sounds
     input: str = "text"  # the kind of [input]
@@ -248,11 +249,13 @@ class Architecture:
     def to_hf(self, model: Any, weights: Mapping[str, Tensor], reader: Any = None) -> Tensors:
         weights = self.converted(model, weights)
         shapes = {name: tensor.shape for name, tensor in weights.items()}
-        written = tensors_to_hf(weights, self.table_of(shapes, model.head))
+        written = tensors_to_hf(weights, self.table_of(shapes, model.head, self.write(model)))
         return written if reader is None else written | self.computed(model, reader)
 
-    def table_of(self, shapes: Shapes, head: str | None) -> Table:
-        return self.table if isinstance(self.table, Table) else self.table(shapes, head)
+    def table_of(self, shapes: Shapes, head: str | None, config: Json | None = None) -> Table:
+        table = self.table if isinstance(self.table, Table) else self.table(shapes, head)
+        more = {} if config is None else self.layouts_of(config)
+        return replace(table, layouts={**table.layouts, **more})
 
 
 def activation(name: object, theirs: str) -> str:

@@ -1,11 +1,13 @@
-"""Decoders: GPT-2, and Llama with its relatives."""
+"""Decoders: GPT-2, GPT-NeoX, and Llama with its relatives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from regard.config.model import LlamaConfig
+import torch
+
+from regard.config.model import GPTConfig, LlamaConfig
 from regard.storage.files import Json
 from regard.storage.huggingface.architecture import (
     SIZES,
@@ -63,6 +65,88 @@ GPT2 = Architecture(
     },
     write_more=lambda model: {"embd_pdrop": model.dropout},
     read_more=lambda config: {"feed_forward": config.get("n_inner") or 4 * config["n_embd"]},
+)
+
+
+QKV = "query_key_value"  # one matrix
+NEOX_BLOCK = {
+    "attention_residual.norm": "input_layernorm",
+    **attention("attention", "attention", QKV, QKV, QKV, "dense"),
+    "feed_forward_residual.norm": "post_attention_layernorm",
+    "feed_forward.up": "mlp.dense_h_to_4h",
+    "feed_forward.down": "mlp.dense_4h_to_h",
+}
+
+
+def neox_rope(config: Json) -> tuple[float, int]:
+    """The base of the angles, and how many channels of a head rotate."""
+    rope = {"rope_type": "default", **(config.get("rope_scaling") or config.get("rope_parameters") or {})}
+    if rope["rope_type"] != "default":
+        raise unsupported("rope_parameters", rope)
+    share = rope.get("partial_rotary_factor", config.get("rotary_pct", 0.25))
+    theta: Any = rope.get("rope_theta", config.get("rotary_emb_base", 10000.0))
+    return float(theta), int(config["hidden_size"] // config["num_attention_heads"] * share)
+
+
+def write_neox(model: GPTConfig) -> Json:
+    share = (model.rotary_channels or model.channels) / model.channels
+    rope = {"rope_type": "default", "rope_theta": model.rope_theta, "partial_rotary_factor": share}
+    return {"rope_parameters": rope, "rotary_pct": share, "rotary_emb_base": model.rope_theta}
+
+
+def read_neox(config: Json) -> Json:
+    theta, rotated = neox_rope(config)
+    channels = config["hidden_size"] // config["num_attention_heads"]
+    some = rotated if rotated < channels else None
+    return {"positions": "rotary", "rope_theta": theta, "rotary_channels": some}
+
+
+def neox_layouts(config: Json) -> Mapping[str, Layout]:
+    """Theirs has the rows [H,3,C], ours [3,H,C]. Theirs rotates channels i and i + R/2 of the first R, ours
+    i and i + C/2: so channels of queries and keys change places, which changes no product of the two."""
+    heads, (_, rotated) = config["num_attention_heads"], neox_rope(config)
+    channels = config["hidden_size"] // heads
+    half, rest = rotated // 2, (channels - rotated) // 2
+    parts = torch.split(torch.arange(channels), [half, half, rest, rest])
+    order = torch.cat([parts[0], parts[2], parts[1], parts[3]])
+    orders = torch.stack([order, order, torch.arange(channels)])  # of queries, keys, values: [3,C]
+
+    place = torch.arange(heads)[None, :, None] * 3 + torch.arange(3)[:, None, None]  # [3,H,1]
+    index = (place * channels + orders[:, None, :]).flatten()  # where each of our rows is in theirs
+    layout = Layout(lambda theirs: theirs[index], lambda ours: ours[index.argsort()])
+    return {rf".*{QKV}\..*": layout}
+
+
+GPT_NEOX = Architecture(
+    "gpt_neox",
+    "gpt",
+    {"GPTNeoXForCausalLM": "generate"},
+    {
+        **SIZES,
+        "hidden_act": ("activation", "gelu"),
+        "layer_norm_eps": ("epsilon", 1e-5),
+        "tie_word_embeddings": ("tie_embeddings", False),
+        "use_parallel_residual": ("parallel", True),
+        "hidden_dropout": ("dropout", 0.0),
+    },
+    Table(
+        {
+            "target.tokens": "gpt_neox.embed_in",
+            **modules("decoder.blocks.*", "gpt_neox.layers.*", NEOX_BLOCK),
+            "decoder.final_norm": "gpt_neox.final_layer_norm",
+            "output": "embed_out",
+        },
+        prefix="gpt_neox.",
+        # newer versions of transformers call the output layer lm_head
+        tied={"embed_out.weight": "gpt_neox.embed_in.weight", "lm_head.weight": "embed_out.weight"},
+        fallback={"embed_out.weight": "lm_head.weight"},
+        unused=(r"layers\.\d+\.attention\.((masked_)?bias|rotary_emb\.inv_freq)",),
+    ),
+    constants={"attention_dropout": 0.0},
+    fixed={"attention_bias": True},
+    write_more=write_neox,
+    read_more=read_neox,
+    layouts_of=neox_layouts,
 )
 
 
