@@ -1,4 +1,4 @@
-"""Record docs/images/explorer.gif: type a sentence, click a weight, read its arithmetic.
+"""Record docs/images/explorer.gif: a sentence goes up the encoder, a word is written, a weight is looked at.
 
 python docs/animation.py [--frames FOLDER]
 
@@ -26,7 +26,26 @@ from PIL import Image, ImageDraw
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 TARGET = Path(__file__).parent / "images" / "explorer.gif"
-TEXT = "I would like to read this book."
+STEPS = (
+    *range(2, 6),
+    10,
+    11,
+    *range(12, 18),
+    21,
+    22,
+    23,
+    25,
+    26,
+    31,
+    32,
+)  # of the film: two words are written
+MOTION = 1500  # milliseconds of a step
+GO = """step => {
+  const range = document.querySelector(".film-controls input");
+  range.value = step;
+  range.dispatchEvent(new Event("input"));
+}"""
+SET_TIME = """time => document.getAnimations().forEach(each => { each.pause(); each.currentTime = time; })"""
 SIZE = (1180, 820)  # of the window
 WIDTH = 900  # of the picture
 COLOURS = 192
@@ -62,13 +81,6 @@ class Recorder:
             self.pointer = tuple(a + (b - a) * share for a, b in zip(start, end, strict=True))
             self.shoot(60)
 
-    def click(self, selector: str, milliseconds: int, wait_for: str | None = None) -> None:
-        self.move(selector)
-        self.page.locator(selector).first.click()
-        self.page.wait_for_selector(wait_for or selector)
-        self.page.wait_for_timeout(400)
-        self.shoot(milliseconds)
-
     def save(self, path: Path) -> None:
         """One palette for all frames: pixels that do not change cost nothing."""
         poster = max(self.frames, key=lambda frame: frame[1])[0]  # what is shown where nothing moves
@@ -99,21 +111,32 @@ def explorer() -> Iterator[str]:
             process.terminate()
 
 
+def film_step(recorder: Recorder, step: int, frames: int = 6) -> None:
+    """Step the film and record its motion; time is set, so that a slow machine records the same."""
+    page = recorder.page
+    page.evaluate(GO, step)
+    page.wait_for_selector(f".film-map[data-step='{step}']")
+    for frame in range(1, frames + 1):
+        page.evaluate(SET_TIME, MOTION * frame / frames)
+        recorder.shoot(70)
+    page.evaluate("document.getAnimations().forEach(each => each.finish())")
+    recorder.shoot(450)
+
+
 def record(recorder: Recorder, address: str) -> None:
     page = recorder.page
-    page.goto(address)
-    page.wait_for_selector("#text")
-    recorder.shoot(800)
-    recorder.move("#text")
-    page.locator("#text").click()
-    for end in range(2, len(TEXT) + 2, 2):
-        page.locator("#text").fill(TEXT[:end])
-        recorder.shoot(80)
-    recorder.click("button:has-text('Trace')", 1800, "[role=grid] [role=gridcell]")
-    recorder.click("[role=grid] tbody tr:nth-child(3) [role=gridcell] >> nth=5", 4000)
-    recorder.click("[role=grid] tbody tr:nth-child(4) [role=gridcell] >> nth=6", 2500)
-    recorder.click("#tab-heads", 3000, "#panel[data-view=heads] h2")
-    recorder.click("#tab-output", 3500, "#panel[data-view=output] h2")
+    page.goto(f"{address}/?frame=1")
+    page.wait_for_selector(".film-map[data-step='1']")
+    for step in STEPS:
+        film_step(recorder, step)
+    film_step(recorder, int(page.get_attribute(".film-controls input", "max")))
+    recorder.shoot(2500)
+    stroke = ".stroke[data-query='3'][data-weight]"
+    recorder.move(stroke)
+    page.locator(stroke).last.dispatch_event("click")
+    page.wait_for_selector("#drawer")
+    page.wait_for_timeout(400)
+    recorder.shoot(4000)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ READY = "#panel[data-view={view}]:has(h2):not(:has(.welcome))"
 def views(page: Any, address: str, text: str) -> list[str]:
     """The views that the page has, as its tabs say."""
     page.goto(f"{address}/?{urlencode({'text': text})}")
-    page.wait_for_selector(READY.format(view="attention"), timeout=60_000)
+    page.wait_for_selector(READY.format(view="film"), timeout=60_000)
     found: list[str] = page.eval_on_selector_all("[role=tab]", "tabs => tabs.map(tab => tab.id.slice(4))")
     return found
 

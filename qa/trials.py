@@ -358,6 +358,15 @@ def xss(job: Job) -> Result:
     return xss.trial(job.model, job.count, job.seed)
 
 
+@trial(200, 900)
+def site(job: Job) -> Result:
+    """A static site in Chromium, without a network, has the texts of `regard explain` and all tensors within
+    1e-4 (of a tensor's largest number in a changed run), for so many sentences of each built-in model."""
+    from qa import site
+
+    return site.trial(job.count, job.seed, job.work)
+
+
 @trial(1, 120)
 def compat(job: Job) -> Result:
     """Calls of an earlier commit (commands, Python, HTTP, old folders, resumed runs) give the same now;

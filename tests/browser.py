@@ -27,7 +27,7 @@ from traced_models import opened_task
 
 TEXT = "ba de gi"
 OTHERS = ("t5", "rnn", "bahdanau", "gpt", "llama", "fill", "classify", "tag")
-VIEWS = ("input", "map", "attention", "heads", "stream", "output", "compare")
+VIEWS = ("film", "input", "map", "attention", "heads", "stream", "output", "compare")
 
 
 @dataclass
@@ -71,6 +71,13 @@ def a_browser() -> Iterator[Any]:
         yield own
 
 
+def as_the_page(task: Any, text: str, **more: Any) -> Any:
+    """The trace that the page asks for: a language model writes 12 tokens at first."""
+    if task.folder.task.name == "generate":
+        more["decode"] = {"max_length": 12}
+    return task.trace(text, **more)
+
+
 @dataclass
 class Window:
     """A page, and what it did that it should not."""
@@ -80,10 +87,10 @@ class Window:
     faults: list[str] = field(default_factory=list)
 
     def open(self, text: str = TEXT, **state: str) -> None:
-        given = {"text": text, **state}
+        given = {"text": text, "view": "attention", **state}
         query = "&".join(f"{name}={quote(value)}" for name, value in given.items())
         self.page.goto(f"{self.site.address}/?{query}")
-        self.page.wait_for_selector(f"#panel[data-view={given.get('view', 'attention')}] h2:not(.welcome *)")
+        self.shown(given["view"])
 
     def views(self) -> list[str]:
         """The views that the page has, as its tabs say."""
@@ -95,7 +102,10 @@ class Window:
     def show(self, view: str) -> None:
         """Another view of the same run, by its tab."""
         self.page.click(f"#tab-{view}")
-        self.page.wait_for_selector(f"#panel[data-view={view}] h2:not(.welcome *)")
+        self.shown(view)
+
+    def shown(self, view: str) -> None:
+        self.page.wait_for_selector(f"#panel[data-view={view}] h2:not(.welcome *)", state="attached")
 
     def weights(self) -> Any:
         """What the grid shows, [queries, keys]; long answers take a moment to draw."""

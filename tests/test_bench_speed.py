@@ -92,7 +92,12 @@ def test_the_same_model_in_other_programs(toy: Toy, capsys: pytest.CaptureFixtur
         race.main(["translate", "-m", str(toy.model), "--against", "marian"])
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5-small"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", pytest.param("gpt2", marks=SLOW), pytest.param("t5-small", marks=SLOW)]
+)
 def test_a_shape_with_random_weights(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,12 +112,14 @@ def test_a_shape_with_random_weights(
             assert row["equal texts"] == 1, row
 
 
+@pytest.mark.slow
 def test_the_first_steps_of_a_fresh_process(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     race.main(["translate", "-m", str(toy.model), "--cold", "--against", *FEW])
     (row,) = races(capsys.readouterr().out)[1:]
     assert row["median"] > 0 and row["unit"] == "steps/s"
 
 
+@pytest.mark.slow
 def test_a_race_of_embedders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny_bert(tmp_path)
     race.main(["embed", "-m", str(tmp_path), "--count", "4", *FEW[4:]])
@@ -134,6 +141,7 @@ def test_how_fast_a_size_learns(regard: Command) -> None:
     assert found["share_of_peak"] == pytest.approx(found["flops_per_second"] / found["peak"])
 
 
+@pytest.mark.slow
 def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "--preset", "transformer-tiny", "--rounds", "2", *SMALL]
     race.main([*given, "--json", "--against", "transformers", "--against", "torch.nn"])

@@ -29,6 +29,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "drop_positions": {"type": "drop_positions"},
     "unmask_future": {"type": "unmask_future"},
     "replace_token": {"type": "replace_token", "position": 1, "text": "cat"},
+    "edit": {"type": "edit", "name": "encoder.0.out", "position": 1, "column": 2, "value": 9},
+    "patch": {"type": "patch", "name": "encoder.out", "text": "a dog sleeps"},
 }
 
 
@@ -114,6 +116,53 @@ def test_replace_token() -> None:
     target = {"type": "replace_token", "side": "target", "position": 1, "text": " cat"}
     forced = run("transformer", target, target="the house")
     assert "cat" in forced.output
+
+
+@pytest.mark.parametrize("kind", ["post-norm", "gpt", "bahdanau"])
+def test_a_number_is_set_and_the_rest_follows_from_it(kind: str) -> None:
+    name = {"bahdanau": "decoder.0.hidden"}.get(kind, "decoder.0.self.mixed")
+    head = {} if kind == "bahdanau" else {"head": 1}
+    edit = {"type": "edit", "name": name, **head, "position": 1, "column": 3, "value": 2.5}
+    before, after = (run(kind, *changes, target=" the cat") for changes in ((), (edit,)))
+    place = (1, 3) if kind == "bahdanau" else (1, 1, 3)
+    expected = before[name].clone()
+    expected[place] = 2.5
+    if kind != "bahdanau":  # its next states follow from the edited one
+        torch.testing.assert_close(after[name], expected)
+    assert after[name][place] == 2.5
+    changed = (before["logits"] - after["logits"]).abs().amax(dim=1) > 1e-5
+    assert changed.tolist() == [False] + [True] * (len(changed) - 1)  # causal
+    added = run(kind, {**edit, "value": 1.0, "operation": "add"}, target=" the cat")
+    assert float(added[name][place]) == pytest.approx(float(before[name][place]) + 1)
+
+
+def test_all_of_the_encoder_patched_is_the_other_run() -> None:
+    """What follows the patched tensor alone determines the output."""
+    text, target = "a dog sleeps in the house", "the cat"
+    other = run("transformer", text=text, target=target)
+    own = len(run("transformer", target=target).tokens["source"])
+    same = {"text": text + " a" * (own - len(other.tokens["source"]))}
+    other = run("transformer", **same, target=target)
+    assert len(other.tokens["source"]) == own
+    for source in (same["text"], other):
+        patched = run("transformer", {"type": "patch", "name": "encoder.out", "text": source}, target=target)
+        torch.testing.assert_close(patched["logits"], other["logits"])
+        assert patched.meta["interventions"][0]["text"] == same["text"]
+    one = {"type": "patch", "name": "encoder.0.self.mixed", "head": 2, "position": 3, "text": same["text"]}
+    patched, before = run("transformer", one, target=target), run("transformer", target=target)
+    expected = before["encoder.0.self.mixed"].clone()
+    expected[2, 3] = other["encoder.0.self.mixed"][2, 3]
+    torch.testing.assert_close(patched["encoder.0.self.mixed"], expected)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "t5", "gpt", "llama", "bahdanau"])
+def test_decoding_with_an_edit_is_decoding_with_a_cache(kind: str) -> None:
+    """An edit that changes nothing: the search without a cache finds what the search with one finds."""
+    name = "decoder.0.hidden" if kind == "bahdanau" else "decoder.0.out"
+    same = {"type": "edit", "name": name, "position": 0, "column": 0, "value": 0.0, "operation": "add"}
+    one, two = run(kind), run(kind, same)
+    assert one.tokens["output"].ids == two.tokens["output"].ids
+    assert [node.token for node in one.beam] == [node.token for node in two.beam]
 
 
 def test_attention_of_recurrent_models() -> None:
@@ -255,6 +304,21 @@ def test_what_cannot_be_compared() -> None:
             "generates no text",
         ),
         ("t5", {"type": "drop_scale"}, "not scaled"),
+        ("transformer", {**CHANGES["edit"], "name": "encoder.0.outs"}, "did you mean"),
+        ("transformer", {**CHANGES["edit"], "name": "lens.ids"}, "not the name of a tensor"),
+        (
+            "transformer",
+            {**CHANGES["edit"], "name": "encoder.0.self.value_norms"},
+            "computed from the values",
+        ),
+        ("transformer", {**CHANGES["edit"], "name": "encoder.7.out"}, "no position 1 in encoder.7.out"),
+        ("transformer", {**CHANGES["edit"], "position": 99}, "no position 99"),
+        ("transformer", {**CHANGES["edit"], "column": 32}, "32 numbers"),
+        ("transformer", {**CHANGES["edit"], "head": 0}, "has no heads"),
+        ("transformer", {**CHANGES["edit"], "value": "1"}, "write a number"),
+        ("transformer", {**CHANGES["edit"], "operation": "times"}, "write set or add"),
+        ("transformer", {**CHANGES["patch"], "text": ""}, "write the text"),
+        ("transformer", {**CHANGES["patch"], "position": 99}, "of the other run has"),
         ("rnn", {"type": "uniform"}, "no attention"),
         ("rnn", {"type": "drop_positions"}, "no positions"),
         ("rnn", {"type": "unmask_future"}, "no causal mask"),
@@ -288,6 +352,8 @@ def test_changes_come_as_a_list() -> None:
         (CHANGES["drop_scale"], "without the scale"),
         ({"type": "drop_positions", "side": "encoder"}, "without positions in the encoder"),
         (CHANGES["replace_token"], 'with "cat" as token 1'),
+        (CHANGES["edit"], "with number 2 at position 1 of encoder.0.out: 9"),
+        ({**CHANGES["patch"], "head": 0}, 'with encoder.out, head 0 of "a dog sleeps"'),
         ({**CHANGES["replace_token"], "text": "[{head}]"}, 'with "[{head}]" as token 1'),
     ],
 )
@@ -300,6 +366,7 @@ def test_interventions_in_words(fields: dict[str, Any], words: str) -> None:
 def test_the_page_gets_the_fields_that_are_accepted(name: str) -> None:
     described = SETTINGS["interventions"][name]
     values = {"where": "decoder.1.cross", "head": 2, "side": "source", "position": 1, "text": "cat"}
+    values |= {"name": "encoder.0.self.query", "column": 3, "value": 0.5, "operation": "add"}
     if described["sides"] == "stacks":
         values["side"] = "encoder"
     model = opened_task("transformer").folder.model

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from regard import compat
 from regard.compat import VERSION, OldNameWarning, current_weight_name
@@ -147,11 +148,12 @@ def test_a_config_json_of_version_1(tmp_path: Path, tokenizer: Tokenizer) -> Non
     config = resolve(run_1("gpt", positions="rotary"))
     torch.manual_seed(1)
     write_identity(tmp_path, config, tokenizer, None, 64)
-    write_weights(tmp_path, config.model, unique_weights(build(config.model, len(tokenizer))))
+    save_file(unique_weights(build(config.model, len(tokenizer))), tmp_path / "model.safetensors")
     (tmp_path / "run.toml").unlink()
     path = tmp_path / "config.json"
     content = json.loads(path.read_text())
     del content["regard"]["version"]
+    content["model_type"] = "regard"  # of a GPT with rotary positions, which is written as GPT-NeoX now
     old = {**MODEL_1, "family": "gpt", "positions": "rotary", "groups": None, "epsilon": None, "head": None}
     path.write_text(json.dumps({**content, "model": old, "architectures": ["gpt"]}))
     folder = open_folder(tmp_path)

@@ -39,6 +39,8 @@ KINDS = {
     ".j2",
     ".tsv",
     ".zip",  # the phrasebook
+    ".png",  # of a lesson
+    ".flac",
 }
 
 RUN = """

@@ -15,10 +15,10 @@ from regard.tasks import load
 
 def test_a_sentence_is_typed_and_its_attention_seen(window: Window) -> None:
     page = window.page
-    page.goto(window.site.address)
-    page.wait_for_selector("text=Type a sentence above")
+    page.goto(f"{window.site.address}/?view=attention")
+    page.wait_for_selector("[role=grid]")  # of the example that the page opens with
     page.fill("#text", TEXT)
-    page.wait_for_selector("[role=grid]")
+    page.wait_for_selector("[role=grid] th:has-text('ba')")
     trace = window.site.models["toy"].trace(TEXT)
     assert page.inner_text("#answer-text") == trace.output
     shown = window.weights()
@@ -222,11 +222,13 @@ def test_the_map_leads_to_the_numbers(window: Window) -> None:
 
 
 HEADINGS = {
+    "film": "The run as a film",
     "input": "From text to vectors",
     "map": "The model as a map",
     "attention": "Attention, step by step",
     "heads": "Heads and layers",
     "stream": "One place through all layers",
+    "why": "Why this word?",
     "compare": "Compare two runs",
     "lessons": "Lessons",
 }
@@ -247,7 +249,7 @@ def test_every_view_of_every_model(window: Window, kind: str) -> None:
         window.show(view)
         assert window.page.inner_text("#trouble") == "", view
         wanted = OTHER_HEADINGS.get((kind, view)) or (HEADINGS | output)[view]
-        assert window.page.inner_text("#panel h2") == wanted
+        assert window.page.text_content("#panel h2") == wanted
 
 
 HOSTILE = [
@@ -339,7 +341,7 @@ def without_refusals(window: Window) -> None:
 def test_a_server_that_stopped_is_told(browser: Any, tiny_model: Path) -> None:
     own = started({"toy": load(tiny_model, "cpu", 1)})
     page = browser.new_page()
-    page.goto(f"{own.address}/?text=ba")
+    page.goto(f"{own.address}/?text=ba&view=attention")
     page.wait_for_selector("[role=grid]")
     own.stop()
     page.fill("#text", "ba de")

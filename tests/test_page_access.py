@@ -21,6 +21,8 @@ def test_no_view_breaks_a_rule(window: Window, scheme: str) -> None:
     page = window.page
     page.emulate_media(color_scheme=scheme)
     page.goto(window.site.address)
+    window.shown("film")
+    page.fill("#text", "")
     page.wait_for_selector("text=Type a sentence above")
     assert violations(page) == []
     window.open(view="input", query="1", key="1", where="decoder.0.self")

@@ -142,7 +142,7 @@ def test_a_page_opens_from_a_file_without_network(alone: Any, kind: str) -> None
 def test_a_page_in_a_file_is_whole(alone: Any) -> None:
     """Heads, arithmetic, readings, reload and back, as with a server."""
     trace = short("llama")  # keys and values serve groups of heads
-    page = alone(trace.page().html, "#where=decoder.1.self&head=3&query=2&key=1")
+    page = alone(trace.page().html, "#view=attention&where=decoder.1.self&head=3&query=2&key=1")
     page.wait_for_selector("#drawer")
     here, model = (float(page.get_attribute("#drawer", name)) for name in ("data-here", "data-model"))
     assert here == pytest.approx(model, abs=1e-6)
@@ -152,7 +152,7 @@ def test_a_page_in_a_file_is_whole(alone: Any) -> None:
     page.click("#tab-heads")
     page.wait_for_selector("#panel[data-view=heads] [role=grid]")
     page.select_option("#select-reading", "rollout")
-    page.wait_for_selector("h3:has-text('Rollout through all layers')")
+    page.wait_for_selector("h3:has-text('through all layers')")
     assert np.abs(grid(page) - trace.rollout().numpy()).max() < 1e-6
     page.select_option("#select-reading", "value_norm")
     page.wait_for_selector("h3:has-text('head 3')")
@@ -191,7 +191,7 @@ def hostile(trace: Trace) -> Trace:
 
 def test_what_looks_like_a_program_in_a_file_is_text(alone: Any) -> None:
     page = alone(hostile(short("transformer")).page().html)
-    page.wait_for_selector("#panel[data-view=attention] h2")
+    page.wait_for_selector("#panel[data-view=film] h2")
     assert page.inner_text("#answer-text") == HOSTILE
     for view in walk(page):
         assert page.evaluate("window.ran") is None, view
@@ -203,7 +203,7 @@ def test_what_looks_like_a_program_in_a_file_is_text(alone: Any) -> None:
 def test_a_script_that_was_put_into_the_file_does_not_run(alone: Any) -> None:
     document = short("transformer").page().html.replace("</body>", f"{HOSTILE[9:]}</body>")
     page = alone(document)
-    page.wait_for_selector("[role=grid]")
+    page.wait_for_selector(".film-map")
     assert page.evaluate("window.ran") is None
     assert len(alone.faults) >= 2  # the browser tells of both
     assert all("Content Security Policy" in fault for fault in alone.faults)
@@ -216,7 +216,7 @@ def test_a_notebook_shows_the_page_in_a_frame(alone: Any) -> None:
     assert shown.count("<") == 2, "all else is inside the frame's attribute"
     page = alone(f"<!doctype html><title>notebook</title>{shown}")
     frame = page.frame_locator("iframe")
-    frame.locator("[role=grid]").wait_for()
+    frame.locator(".film-map").wait_for()
     frame.locator("#tab-heads").click()
     frame.locator("#panel[data-view=heads] h2").wait_for()
     outside = "try { parent.document; 'open' } catch (error) { 'closed' }"

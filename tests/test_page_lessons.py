@@ -17,9 +17,9 @@ from sampled import sampled
 STEP = "#panel[data-view=lessons] .step h3, #panel[data-view=lessons] p.drawer"
 
 
-def opened(window: Window, lesson: str, step: int = 0, **more: str) -> Any:
+def opened(window: Window, lesson: str, step: int = 1, **more: str) -> Any:
     query = "".join(f"&{name}={value}" for name, value in more.items())
-    window.page.goto(f"{window.site.address}/?view=lessons&lesson={lesson}&step={step}{query}")
+    window.page.goto(f"{window.site.address}/?view=lessons&lesson={lesson}&step={step + 1}{query}")
     window.page.wait_for_selector(STEP)
     return window.page
 
@@ -29,7 +29,7 @@ def focused(page: Any) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", sampled(LESSONS, "mixing", "heads", "history", "cost"))
+@pytest.mark.parametrize("name", sampled(LESSONS, "queries", "learning", "cost"))
 def test_every_lesson_opens_and_breaks_no_rule_on_a_narrow_screen(window: Window, name: str) -> None:
     page = window.page
     page.set_viewport_size({"width": 400, "height": 800})
@@ -65,7 +65,7 @@ def test_a_number_is_predicted_then_shown(window: Window) -> None:
 
 
 def test_a_choice_is_made_once(window: Window) -> None:
-    page = opened(window, "mixing", 2)
+    page = opened(window, "mixing", 3)
     page.click(".option >> text=each row")
     assert page.inner_text(".verdict").startswith("✗ Not this one. The answer: each column of A")
     page.click(".option >> text=each column", force=True)
@@ -80,7 +80,7 @@ def test_the_keyboard_alone(window: Window) -> None:
     page.wait_for_selector(".lessons a")
     page.focus("#tab-lessons")
     for wanted in ("Attention as a mixture",):
-        for _ in range(6):
+        for _ in range(10):
             page.keyboard.press("Tab")
             if focused(page) == wanted:
                 break
@@ -88,6 +88,7 @@ def test_the_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(STEP)
     page.wait_for_function("() => document.activeElement.id === 'step-title'")
+    page.wait_for_selector("text=Next step")  # the other steps follow the first
     for _ in range(6):
         page.keyboard.press("Tab")
         if focused(page) == "prediction":
@@ -102,14 +103,64 @@ def test_the_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.activeElement.textContent === 'Weights from the words themselves'")
     assert "lesson=mixing" in page.url
-    assert "step=1" in page.url
+    assert "step=3" in page.url
     page.go_back()
     page.wait_for_selector("text=A new vector is a mixture")
     assert "✓ That fits." in page.inner_text(".verdict")
 
 
+def test_answers_are_kept(window: Window) -> None:
+    page = opened(window, "mixing", 3)
+    page.click(".option >> text=each column")
+    page.reload()
+    page.wait_for_selector(".verdict")
+    assert "✓ That fits." in page.inner_text(".verdict")
+    assert page.inner_text("[aria-label=Step] [aria-pressed=true]") == "3 ✓"
+    page.click("text=All lessons")
+    assert page.inner_text(".lessons .done") == "✓ 1 of 6 steps answered"
+    page.click("text=Forget my answers")
+    assert page.locator(".lessons .done").count() == 0
+
+
+def test_a_lesson_is_walked_to_its_end(window: Window) -> None:
+    page = opened(window, "learning")
+    for number in range(1, 5):
+        page.wait_for_selector(f"[aria-label=Step] [aria-pressed=true] >> text={number}")
+        page.click("text=Just show me")
+        if number < 4:
+            page.click("text=Next step")
+    page.click("[aria-label=Step] button >> nth=1")
+    before = page.get_attribute(".lesson-slider td[data-value] >> nth=0", "data-value")
+    page.click(".lesson-slider button")
+    page.wait_for_function(
+        f"() => document.querySelector('.lesson-slider td[data-value]').dataset.value !== '{before}'"
+    )
+    page.click(".lesson-slider button")
+    assert violations(page) == []
+
+
+def test_a_page_for_teachers(window: Window) -> None:
+    page = window.page
+    page.goto(f"{window.site.address}/?view=lessons&lesson=teachers")
+    page.wait_for_selector(".lessons li")
+    assert page.locator(".lessons li").count() == 6
+    page.click(".lessons li:nth-child(2) summary")
+    page.wait_for_selector(".lessons li:nth-child(2) b")
+    assert "The answer: " in page.inner_text(".lessons li:nth-child(2)")
+    assert violations(page) == []
+    page.click(".lessons li:nth-child(2) a")
+    page.wait_for_selector(STEP)
+
+
+def test_a_view_leads_to_its_lesson(window: Window) -> None:
+    window.open(view="heads")
+    window.page.click(".to-lesson")
+    window.page.wait_for_selector("#panel[data-view=lessons] .step h3")
+    assert "lesson=heads&step=6" in window.page.url
+
+
 def test_sizes_of_ones_choice(window: Window) -> None:
-    page = opened(window, "cost", 1)
+    page = opened(window, "cost", 2)
     page.fill("#size-n", "1000")
     page.fill("#size-d", "64")
     page.click("text=Use these sizes")
@@ -120,7 +171,7 @@ def test_sizes_of_ones_choice(window: Window) -> None:
 
 
 def test_a_text_is_only_a_text(window: Window) -> None:
-    page = opened(window, "softmax", 3, text="%3Cimg+src%3Dx+onerror%3Dalert(1)%3E", model="t5")
+    page = opened(window, "softmax", 4, text="%3Cimg+src%3Dx+onerror%3Dalert(1)%3E", model="t5")
     page.click("text=Just show me")
     assert "<img src=x onerror=alert(1)>" in page.inner_text("#panel")
     assert page.locator("#panel img").count() == 0
@@ -133,7 +184,7 @@ def test_what_a_model_lacks_is_told(window: Window) -> None:
 
 OWN = """---
 title: A slider
-number: 13
+number: 22
 learn: Temperature.
 ---
 
@@ -162,13 +213,13 @@ caption: Probabilities
 
 
 def test_a_document_of_a_teacher(window: Window, tmp_path: Path) -> None:
-    (tmp_path / "13-own.md").write_text(OWN, encoding="utf-8")
+    (tmp_path / "22-own.md").write_text(OWN, encoding="utf-8")
     site = started({"toy": window.site.models["toy"]}, add_lessons(tmp_path))
     page = window.page
     try:
         page.goto(f"{site.address}/?view=lessons&lesson=own&text=ba+de")
         page.wait_for_selector(STEP)
-        assert "lesson 13 of 13" in page.inner_text(".lesson-way")
+        assert "lesson 22 of 22" in page.inner_text(".lesson-way")
         assert page.inner_text(".step strong") == "sharp"
         assert "def scores(" in page.inner_text(".lesson-source pre")
         page.click(".option >> text=low")

@@ -53,6 +53,8 @@ def choose(page: Any, model: str, file: Path) -> None:
     page.select_option("#model", model)
     page.wait_for_selector("#file-field:not([hidden])")
     page.set_input_files("#file", str(file))
+    page.wait_for_selector(".film-map image >> nth=0")  # patches in place of tokens
+    page.click("#tab-picture")
     page.wait_for_selector("main .overlay")
 
 
@@ -116,6 +118,8 @@ def test_a_drawing_is_read(page: Any) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 70, box["y"] + 160, steps=4)
     page.mouse.up()
+    page.wait_for_selector(".film-map image >> nth=0")
+    page.click("#tab-picture")
     page.wait_for_selector("main .overlay")
     assert page.inner_text("#file-name") == "drawing 1"
     assert page.inner_text("#answer-text") == "bar"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
+from browser import TEXT, Window, a_browser, a_site, a_window, as_the_page  # noqa: F401 - fixtures
 from regard.interpret import TraceComparison, compare
+from regard.interpret.choices import runner_up
+from regard.interpret.predictions import ProbabilityChange
 from sampled import sampled
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -69,6 +72,10 @@ def test_a_change_is_told_as_python_tells_it(window: Window, word: str) -> None:
     assert "the same but for rounding" in drawer.inner_text()
 
 
+def most_changed(told: TraceComparison) -> list[ProbabilityChange]:
+    return sorted(told.choices, key=lambda each: -abs(each.after - each.before))
+
+
 @pytest.mark.parametrize("kind", ["t5", "bahdanau"])
 def test_the_arithmetic_of_changed_families(window: Window, kind: str) -> None:
     window.open("the small cat", model=kind, change="uniform", query="2", key="0")
@@ -118,7 +125,7 @@ def test_changes_are_made_by_keyboard_in_every_view(window: Window) -> None:
     changed = task.trace(TEXT, interventions=[change])
     wait(window, shown(compare(task.trace(TEXT), changed)))
     told = compare(task.trace(TEXT), changed)
-    both = [p for each in told.choices for p in (each.before, each.after)]
+    both = [p for each in most_changed(told) for p in (each.before, each.after)]
     assert np.abs(values(window, "data-share", "#what-if") - np.array(both)).max() < 1e-6
     for view in window.views():
         if view != "lessons":
@@ -132,10 +139,10 @@ def test_changes_are_made_by_keyboard_in_every_view(window: Window) -> None:
 
 def test_only_what_the_model_has_is_offered(window: Window) -> None:
     wanted = {
-        "rnn": ["replace_token"],
-        "bahdanau": ["zero_head", "uniform", "replace_token"],
-        "t5": ["zero_head", "uniform", "drop_positions", "unmask_future", "replace_token"],
-        "tag": ["zero_head", "uniform", "drop_scale", "drop_positions", "replace_token"],
+        "rnn": ["replace_token", "edit", "patch"],
+        "bahdanau": ["zero_head", "uniform", "replace_token", "edit", "patch"],
+        "t5": ["zero_head", "uniform", "drop_positions", "unmask_future", "replace_token", "edit", "patch"],
+        "tag": ["zero_head", "uniform", "drop_scale", "drop_positions", "replace_token", "edit", "patch"],
     }
     for kind, types in wanted.items():
         window.open("the small cat", model=kind, view="input", change="drop_scale;unmask_future")
@@ -151,7 +158,7 @@ def test_other_tasks_are_changed_too(window: Window, kind: str) -> None:
     change = {"type": "replace_token", "side": "source", "position": 1, "text": "<mask>"}
     window.open(text, model=kind, view="output", change="replace_token:source:1:<mask>")
     task = window.site.models[kind]
-    told = compare(task.trace(text), task.trace(text, interventions=[change]))
+    told = compare(as_the_page(task, text), as_the_page(task, text, interventions=[change]))
     assert window.page.inner_text("#what-if-result") == shown(told)
 
 
@@ -228,7 +235,7 @@ def test_a_neuron_is_lit_by_tokens(window: Window) -> None:
 )
 def test_the_lens_reads_every_layer_and_place(window: Window, kind: str, text: str) -> None:
     window.open(text, view="stream", model=kind, query="1")
-    trace = window.site.models[kind].trace(text)
+    trace = as_the_page(window.site.models[kind], text)
     best = values(window, "data-p", ".lens")
     wanted = trace["lens.probabilities"][:, :40, 0]  # of a long text the places around the chosen one
     assert best == pytest.approx(wanted.flatten().numpy(), abs=1e-6)
@@ -273,13 +280,13 @@ def test_two_texts_side_by_side(window: Window) -> None:
     one, two = task.trace(TEXT), task.trace(other)
     window.open(view="compare", where="encoder.0.self", head="1")
     page = window.page
-    assert "the same run so far" in page.locator("main").inner_text()
+    assert page.get_by_role("button", name="B without head 1 of encoder.0.self").count() == 1
     page.fill("#other-text", other)
     page.keyboard.press("Enter")
     told = compare(one, two)
     wait(window, shown(told), "#compared")
     assert values(window, "data-divergence") == pytest.approx(np.array(told.divergences), abs=1e-9)
-    both = [p for each in told.choices for p in (each.before, each.after)]
+    both = [p for each in most_changed(told) for p in (each.before, each.after)]
     assert values(window, "data-share") == pytest.approx(np.array(both), abs=1e-9)
     apart = two["encoder.0.self.weights"][1] - one["encoder.0.self.weights"][1]  # of as many pieces
     assert values(window, "data-difference") == pytest.approx(apart.flatten().numpy(), abs=1e-6)
@@ -312,7 +319,7 @@ def test_a_change_in_the_second_run(window: Window) -> None:
     assert window.page.inner_text("#compared") == shown(compare(task.trace(TEXT), changed, 0))
     assert window.page.locator("#what-if-result").count() == 0  # the first is as it was
     window.page.get_by_role("button", name="Take back").click()
-    window.page.wait_for_selector("text=the same run so far")
+    window.page.wait_for_selector("text=What should be different in B?")
 
 
 def test_another_model_with_other_words(window: Window) -> None:
@@ -334,8 +341,48 @@ def test_what_is_wrong_with_the_second_run_is_told_beside_it(window: Window) -> 
     window.open(view="compare", other_change="replace_token:source:99:ka")
     assert "position = 99" in window.page.inner_text("[role=alert].wrong")
     window.page.get_by_role("button", name="Take back").click()
-    window.page.wait_for_selector("#compared")
+    window.page.wait_for_selector("text=What should be different in B?")
     window.faults[:] = [fault for fault in window.faults if "400" not in fault]
+
+
+# Why
+
+
+def test_the_parts_of_a_logit_are_those_of_python(window: Window) -> None:
+    window.open(view="why", query="1")
+    page, trace = window.page, window.site.models["toy"].trace(TEXT)
+    number = trace.tokens["output"].ids[1]
+    found = trace.contributions(1, number, runner_up(trace, 1, number))
+    assert float(page.get_attribute("[data-total]", "data-total")) == pytest.approx(found.total, abs=1e-4)
+    assert values(window, "data-share") == pytest.approx(np.array([*found.by_layer().values()]), abs=1e-4)
+    gradients = trace.gradient_x_input(1, number, runner_up(trace, 1, number))
+    expected = [*gradients["source"].tolist(), *gradients["target"][:2].tolist()]
+    assert values(window, "data-gradient") == pytest.approx(np.array(expected), abs=1e-4)
+    page.select_option("#select-compared-with", "none")
+    page.wait_for_selector("text=, as a sum of parts")
+    alone = trace.contributions(1).total
+    assert float(page.get_attribute("[data-total]", "data-total")) == pytest.approx(alone, abs=1e-4)
+    page.get_by_role("button", name="residual stream").click()
+    page.wait_for_selector(".term-note:not([hidden])")
+    page.get_by_label(
+        re.compile(r"^Decoder, layer 0, cross-attention, head 1: .*, see where it looks$")
+    ).click()
+    page.wait_for_selector("[aria-label='head 1'][aria-pressed=true]")
+    assert "where=decoder.0.cross" in page.url
+
+
+def test_a_number_is_edited_where_it_is_seen(window: Window) -> None:
+    window.open(view="stream", side="target", query="1")
+    page, task = window.page, window.site.models["toy"]
+    page.click(".edit-number summary")
+    page.select_option("#edit-row", "what 0 cross-attention adds")
+    page.fill("#edit-column", "3")
+    page.fill("#edit-value", "-2.5")
+    page.keyboard.press("Enter")
+    edit = {"type": "edit", "name": "decoder.0.cross.output", "position": 1, "column": 3, "value": -2.5}
+    changed = task.trace(TEXT, interventions=[edit])
+    wait(window, shown(compare(task.trace(TEXT), changed)))
+    assert float(changed["decoder.0.cross.output"][1, 3]) == -2.5
 
 
 @pytest.mark.parametrize("width", [320, 400])

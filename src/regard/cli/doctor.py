@@ -21,6 +21,7 @@ LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydant
 EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
     "documents": (("openpyxl", "polib", "srt"), ".po, .srt and .xlsx files"),
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
+    "gguf": (("gguf",), "models of llama.cpp"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
 }
 INSTRUCTIONS = {  # torch's checks of the processor

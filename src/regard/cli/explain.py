@@ -1,9 +1,8 @@
-"""`regard explain` and `regard explore`: a trace in the terminal, in a file, on a page."""
+"""`regard explain`: a trace in the terminal or in a file."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regard.cli.builtin import builtin_models, builtin_translator, preload_detector
+from regard.cli.builtin import builtin_translator, preload_detector
 from regard.cli.terminal import (
     AsJson,
     Beam,
@@ -30,6 +29,7 @@ from regard.cli.terminal import (
     thread_count,
     writable,
 )
+from regard.cli.why import Against, For, Why, check_why, show_why, why_object
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from regard.interpret.drawing import Figure
     from regard.interpret.page import Page
 
-Models = Annotated[
-    list[Path] | None,
-    typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
-]
-Lessons = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="A folder of lessons (NN-name.md) to add to the page.")
-]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free one.")]
 Model = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A model folder or name; default: a built-in translator."),
@@ -67,7 +59,9 @@ View = Annotated[
 Layer = Annotated[int | None, typer.Option(min=0, help="A layer, from 0.")]
 Head = Annotated[int | None, typer.Option(min=0, help="A head, from 0; default: the mean of all heads.")]
 Where = Annotated[str | None, typer.Option(help="An attention: decoder.3.cross, or its kind: self, cross.")]
-Step = Annotated[int | None, typer.Option(min=0, help="The query token whose attention is shown, from 0.")]
+Step = Annotated[
+    int | None, typer.Option(min=0, help="The query token whose attention is shown, or with --why the step.")
+]
 Words = Annotated[bool, typer.Option("--words", help="Merge sub-words into words in the view attention.")]
 Target = Annotated[str | None, typer.Option(help="The output to trace; default: what the model decodes.")]
 Context = Annotated[str | None, typer.Option(help="The text that contains the answer to a question.")]
@@ -92,6 +86,9 @@ def explain(
     head: Head = None,
     where: Where = None,
     step: Step = None,
+    why: Why = False,
+    word: For = None,
+    against: Against = None,
     words: Words = False,
     target: Target = None,
     context: Context = None,
@@ -107,17 +104,17 @@ def explain(
     """Trace a model on one text: in the terminal, as a figure, a page or a file with all tensors.
 
     Without -o: the tokens, the scores of one head step by step (product, scale, mask,
-    softmax), and the most probable tokens at each step.
-    Layers, heads and steps are counted from 0. The model runs in float32, unless
-    [bold]--precision[/] names another.
+    softmax), and the most probable tokens at each step. Layers, heads and steps are counted
+    from 0. The model runs in float32, unless [bold]--precision[/] names another.
+
+    [bold]--why[/]: one word against another: what the embedding, each head and each feed-forward
+    layer add to the difference of their logits, what the heads propose, and gradient x input.
 
     With an intervention ([bold]--zero-head[/], [bold]--change[/]) the run is compared with the plain one.
-    Types: zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token
+    Types: zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token, edit, patch
 
-    [bold]--json[/] gives an object
-
-      text, output, precision, tokens (of each side), steps (after; choices: text, probability),
-      comparison (with an intervention)
+    [bold]--json[/] gives an object: text, output, precision, tokens (of each side), steps (after;
+    choices: text, probability), comparison (with an intervention), why (with [bold]--why[/])
 
     [bold]Examples[/]
 
@@ -126,33 +123,64 @@ def explain(
       regard explain -m runs/demo "I see the small house." -o page.html
       regard explain -m runs/demo "I see it." --view attention --layer 2 --head 1 -o head.png
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
-      regard explain -m runs/demo "I see it." -o run.safetensors
+      regard explain "I see the small house." --why --step 4 --for Haus
     """
     preload_detector([text], model is None)
-    from regard.interpret import compare
-    from regard.tasks import load
-
     output = writable(output)
     check_options(output, view, words, step, as_json)
+    check_why(why, word, against, output)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
     text = "\n".join(read_inputs([text]))
     path = model or builtin_translator(text, None)
-    task = load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
+    is_plain = precision in ("auto", "float32") and not (interventions or target or option or beam)
+    with_model = makes_page(output, view) and is_plain
+    task = open_task(path, device, threads, precision, with_model)
     arguments = {"target": target, "context": context, "decode": parse_options(option, beam)}
-    plain = task.trace(text, **arguments)
-    trace = task.trace(text, **arguments, interventions=interventions) if interventions else plain
-    comparison = compare(plain, trace).sentence if interventions else ""
+    trace, comparison = traced(task, text, arguments, interventions)
+    if output is None:
+        question = (step, word, against) if why else None
+        print_trace(trace, comparison, (where, layer, head, step), question, as_json)
+        return
+    page = page_with_model(path.name, task, text, context) if with_model else None
+    (page or trace_file(trace, output, view, layer, head, where, words)).save(output)
+    for line in filter(None, (comparison, f"wrote {output}")):
+        say(line)
+
+
+def print_trace(
+    trace: Trace, comparison: str, chosen: tuple[Any, ...], question: tuple[Any, ...] | None, as_json: bool
+) -> None:
+    """`question`: step, word and other word of --why."""
     if as_json:
-        print_line(json.dumps(as_object(trace, comparison), ensure_ascii=False))
-    elif output is None:
-        show(trace, tables(), where, layer, head, step)
-        if comparison:
-            tables().print(comparison, markup=False)
+        row = as_object(trace, comparison)
+        row |= {"why": why_object(trace, *question)} if question else {}
+        print_line(json.dumps(row, ensure_ascii=False))
+        return
+    if question:
+        show_why(trace, tables(), *question)
     else:
-        trace_file(trace, output, view, layer, head, where, words).save(output)
-        if comparison:
-            say(comparison)
-        say(f"wrote {output}")
+        show(trace, tables(), *chosen)
+    if comparison:
+        tables().print(comparison, markup=False)
+
+
+def open_task(path: Path, device: str, threads: int, precision: str, plain: bool) -> Any:
+    """The model; `plain` as it was trained, since an engine packs the weights."""
+    from regard.tasks import load
+
+    engine = "plain" if plain else "auto"
+    return load(path, device, thread_count(threads), "float32" if precision == "auto" else precision, engine)
+
+
+def traced(task: Any, text: str, arguments: dict[str, Any], interventions: list[Any]) -> tuple[Trace, str]:
+    """The run, and with interventions how it differs from the one without."""
+    from regard.interpret import compare
+
+    plain: Trace = task.trace(text, **arguments)
+    if not interventions:
+        return plain, ""
+    changed: Trace = task.trace(text, **arguments, interventions=interventions)
+    return changed, compare(plain, changed).sentence
 
 
 def check_options(
@@ -185,12 +213,25 @@ def as_object(trace: Trace, comparison: str) -> dict[str, Any]:
 
 def trace_file(trace: Trace, output: Path, view: str | None, *which: Any) -> Trace | Page | Figure:
     """What is saved: all tensors, the page, or a figure of the tensors `which`."""
-    suffix = output.suffix.lower()
-    if suffix == ".safetensors":
+    if output.suffix.lower() == ".safetensors":
         return trace
-    if view == "page" or (view is None and suffix == ".html"):
-        return trace.page()
-    return trace.figure(view or "heads", *which)
+    return trace.page() if makes_page(output, view) else trace.figure(view or "heads", *which)
+
+
+def makes_page(output: Path | None, view: str | None) -> bool:
+    """Whether the whole explorer is written."""
+    return output is not None and (view == "page" or (view is None and output.suffix.lower() == ".html"))
+
+
+def page_with_model(name: str, task: Any, text: str, context: str | None) -> Page | None:
+    """The page with the model inside, where it can run in a browser."""
+    from regard.server.site import model_page
+
+    try:
+        return model_page(name, task, text, context)
+    except UsageError as error:
+        say(f"the page has this run alone: {error}")
+        return None
 
 
 def parse_zero_head(argument: str) -> dict[str, Any]:
@@ -258,6 +299,7 @@ def attention_table(
         table.add_row(Text(keys.shown[key]), *row, style=None if mask[key] else "dim")
     yield table
     yield Text(f"the weights sum to {sum(row_weights):.4f}{score_equation(trace, name)}")
+    yield Text("another query: --step; another head: --layer, --head, --where", style="dim")
     if f"{name}.mixed" in trace:
         mixed = trace[f"{name}.mixed"][head, step]
         yield Text(f"weighted sum of the values: {format_vector(mixed)}, norm {float(mixed.norm()):.3f}")
@@ -313,59 +355,3 @@ def prediction_table(trace: Trace) -> Iterator[Table | Text]:
 def format_vector(vector: Tensor) -> str:
     values = ", ".join(f"{value:.3f}" for value in vector[:NUMBERS].tolist())
     return f"[{values}{', ...' if len(vector) > NUMBERS else ''}]"
-
-
-# --- the page -------------------------------------------------------------------------------------------
-
-
-def explore(
-    model: Models = None,
-    text: Annotated[str | None, typer.Argument(help="The text to show first.")] = None,
-    port: Port = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
-    lessons: Lessons = None,
-    device: Device = "auto",
-    threads: Threads = 0,
-    precision: Precision = "auto",
-) -> None:
-    """Open a web page that shows every step of a model on your text.
-
-    The server listens on this machine only; no data leaves it.
-
-    [bold]Examples[/]
-
-      regard explore
-      regard explore -m runs/demo "I see the small house."
-      regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
-      regard explore --lessons lessons/
-    """
-    from regard.server import serve
-    from regard.server.lessons import add_lessons
-    from regard.tasks import Embedder
-
-    documents = add_lessons(lessons)
-    tasks = open_models(model, device, threads, "float32" if precision == "auto" else precision)
-    for name, task in tasks.items():
-        if isinstance(task, Embedder):
-            raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
-    serve(tasks, port, text, not no_browser, say, documents)
-
-
-def open_models(paths: list[Path] | None, device: str, threads: int, precision: str) -> dict[str, Any]:
-    """Models by name; without paths the built-in ones."""
-    from regard.tasks import load
-
-    named = unique_names(paths or builtin_models())
-    return {name: load(path, device, thread_count(threads), precision) for name, path in named.items()}
-
-
-def unique_names(paths: list[Path]) -> dict[str, Path]:
-    """The last part of each path, or as many parts as distinguish it from the others."""
-    resolved = {path.resolve(): path for path in paths}
-    tails = {path: ["/".join(path.parts[-n:]) for n in range(1, len(path.parts))] for path in resolved}
-    count = Counter(tail for each in tails.values() for tail in each)
-    names = [
-        next((tail for tail in tails[path] if count[tail] == 1), f"{path.name}-{number}")
-        for number, path in enumerate(resolved, start=1)
-    ]
-    return dict(zip(names, resolved.values()))

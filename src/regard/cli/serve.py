@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.explain import Lessons, Models, open_models
+from regard.cli.explore import Lessons, Models, open_models
 from regard.cli.terminal import Device, Precision, Threads, print_line, say
 from regard.errors import UsageError
 

@@ -106,6 +106,8 @@ def visible(text: str) -> str:
 
     def symbol(match: re.Match[str]) -> str:
         code = ord(match[0])
+        if match[0] == "\n":
+            return "\u21b5"  # common fonts have this arrow, and not the symbol of a line feed
         return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
     return _CONTROL.sub(symbol, text.strip(" ") or ("\u2423" if text else ""))  # an open box for a space

@@ -1,4 +1,4 @@
-"""Interventions change a run: ablate a head, drop the scale or the positions, replace a token ...
+"""Interventions change a run: ablate a head, drop the scale, replace a token, edit a number, patch ...
 
 An intervention is a plain dictionary, such as {"type": "zero_head", "where": "decoder.3.cross", "head": 5},
 from Python, the command line, HTTP or a file. One that is invalid or does not fit the model is a UsageError.
@@ -6,11 +6,12 @@ from Python, the command line, HTTP or a file. One that is invalid or does not f
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import torch
 from torch import Tensor
@@ -18,7 +19,15 @@ from torch import Tensor
 from regard.batch import Batch
 from regard.errors import UsageError, near_miss
 from regard.interpret.activations import head_count
-from regard.interpret.names import AttentionShape, attention_shapes, causal_side, has_positions, stacks
+from regard.interpret.names import (
+    AttentionShape,
+    attention_shapes,
+    causal_side,
+    has_positions,
+    lookup,
+    near_name,
+    stacks,
+)
 from regard.models.cache import Cache
 from regard.models.families import Model
 from regard.models.layers import Tap
@@ -29,13 +38,65 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TensorEdit:
-    """Replace the tensors of these names (patterns with `*`), in every run and at every step."""
+    """Replace the tensors of these names (patterns with `*`), in every run and at every step.
+
+    With a position, `edit` gets the row of that position alone: [B,...,T,D] -> [B,...,D].
+    """
 
     names: tuple[str, ...]
     edit: Callable[[Tensor], Tensor]
+    position: int | None = None
 
     def matches(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+    def apply(self, tensor: Tensor, step: int | None) -> Tensor | None:
+        """The edited tensor, None if it does not have the position. `step`: of a recurrence, whose tensors
+        have no dimension of positions."""
+        if self.position is None:
+            return self.edit(tensor)
+        rows = tensor if step is None else tensor.unsqueeze(-2)
+        place = self.position - (step or 0)
+        if rows.dim() < 3 or not 0 <= place < rows.shape[-2]:
+            return None
+        rows = rows.clone()
+        rows[..., place, :] = self.edit(rows[..., place, :])
+        return rows if step is None else rows.squeeze(-2)
+
+
+@dataclass(frozen=True)
+class TensorPatch:
+    """Take a tensor, or one head or position of it, from the run of another text."""
+
+    name: str
+    head: int | None
+    position: int | None
+    text: Any  # or, in Python, the other trace
+
+    def edits(self, other: Tensor) -> list[TensorEdit]:
+        """`other`: the tensor in the other run, [T,D] or [H,T,C]."""
+        if other.dim() < 2:
+            raise UsageError(f"patch: {self.name} has no positions")
+        positions = range(other.shape[-2])
+        if self.position is not None and self.position not in positions:
+            raise UsageError(
+                f"patch: position = {self.position}: {self.name} of the other run has {len(positions)}"
+            )
+        chosen = positions if self.position is None else [self.position]
+        return [TensorEdit((self.name,), self.setter(other[..., p, :]), p) for p in chosen]
+
+    def setter(self, row: Tensor) -> Callable[[Tensor], Tensor]:
+        """[D] or [H,C] -> what sets it in [B,D] or [B,H,C]."""
+
+        def set_row(rows: Tensor) -> Tensor:
+            if row.shape[-1] != rows.shape[-1]:
+                sizes = f"{row.shape[-1]} numbers in the other run and {rows.shape[-1]} in this one"
+                raise UsageError(f"patch: a row of {self.name} has {sizes}")
+            part = of_head(rows, self.head, self.name)
+            part[...] = (row if self.head is None else row[self.head]).to(part)
+            return rows
+
+        return set_row
 
 
 @dataclass(frozen=True)
@@ -47,7 +108,7 @@ class TokenReplacement:
     text: str
 
 
-Edits = list[TensorEdit | TokenReplacement]
+Edits = list[TensorEdit | TokenReplacement | TensorPatch]
 
 
 @dataclass(frozen=True)
@@ -57,17 +118,28 @@ class InterventionTap:
     edits: Sequence[TensorEdit]
     then: Tap | None = None
     path: str = ""
+    applied: set[TensorEdit] = field(default_factory=set)
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
-        full = f"{self.path}{name}".partition("@")[0]
+        full, _, step = f"{self.path}{name}".partition("@")
         for edit in self.edits:
             if edit.matches(full):
-                tensor = edit.edit(tensor)
+                edited = edit.apply(tensor, int(step) if step else None)
+                if edited is not None:
+                    tensor = edited
+                    self.applied.add(edit)
         return tensor if self.then is None else self.then(name, tensor)
 
     def within(self, name: str) -> InterventionTap:
         then = None if self.then is None else self.then.within(name)
-        return InterventionTap(self.edits, then, f"{self.path}{name}.")
+        return InterventionTap(self.edits, then, f"{self.path}{name}.", self.applied)
+
+    def check(self) -> None:
+        """An edit of a position that the run does not have is an error."""
+        for edit in self.edits:
+            if edit.position is not None and edit not in self.applied:
+                place = f"position {edit.position} in {edit.names[0]}"
+                raise UsageError(f"interventions: this run has no {place}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +147,13 @@ class IntervenedModel:
     """A model for the search whose steps run with a tap."""
 
     model: Any  # with `start` and `step` that take a tap
-    tap: Tap
+    tap: InterventionTap
+
+    @property
+    def step_tap(self) -> Tap:
+        """Without changes of masks, which keep apart the beams of a source: they are queries of one row."""
+        edits = [each for each in self.tap.edits if not each.names[0].endswith(".mask")]
+        return replace(self.tap, edits=edits)
 
     @property
     def longest_target(self) -> int | None:
@@ -89,7 +167,7 @@ class IntervenedModel:
         return cast(Cache, self.model.start(batch, beams, self.tap))
 
     def step(self, cache: Cache, tokens: Tensor) -> tuple[Tensor, Cache]:
-        return cast("tuple[Tensor, Cache]", self.model.step(cache, tokens, self.tap))
+        return cast("tuple[Tensor, Cache]", self.model.step(cache, tokens, self.step_tap))
 
 
 def parse(interventions: Sequence[Fields], model: Model) -> Edits:
@@ -213,6 +291,71 @@ def replace_token(fields: Fields, at: str, model: Model) -> Edits:
     return [TokenReplacement(side, position, text)]
 
 
+def edit(fields: Fields, at: str, model: Model) -> Edits:
+    """Set one number of a tensor, or add to it."""
+    name, head = _tensor(fields, at), _index(fields, "head", at, required=False)
+    position, column = (_index(fields, each, at) for each in ("position", "column"))
+    value, operation = fields.get("value"), fields.get("operation", "set")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UsageError(f"{at}: value = {value}: write a number")
+    if operation not in ("set", "add"):
+        raise UsageError(f'{at}: operation = "{operation}": write set or add')
+
+    def change(rows: Tensor) -> Tensor:
+        part = of_head(rows, head, name)
+        if column >= part.shape[-1]:
+            raise UsageError(
+                f"{at}: column = {column}: a row of {name} has {part.shape[-1]} numbers, from 0 on"
+            )
+        part[..., column] = value if operation == "set" else part[..., column] + value
+        return rows
+
+    return [TensorEdit((name,), change, position)]
+
+
+def patch(fields: Fields, at: str, model: Model) -> Edits:
+    text = fields.get("text")
+    if text is None or text == "":
+        raise UsageError(
+            f'{at}: text: write the text of the other run, such as {{..., "text": "I see a cat."}}'
+        )
+    head, position = (_index(fields, each, at, required=False) for each in ("head", "position"))
+    return [TensorPatch(_tensor(fields, at), head, position, text)]
+
+
+def _tensor(fields: Fields, at: str) -> str:
+    name = fields.get("name")
+    if not isinstance(name, str) or lookup(name) is None or name.startswith("lens."):
+        raise UsageError(f'{at}: name = "{name}" is not the name of a tensor{near_name(name)}')
+    if name.endswith(".value_norms"):
+        raise UsageError(f"{at}: {name} is computed from the values: change {name.removesuffix('_norms')}")
+    return name
+
+
+@overload
+def _index(fields: Fields, name: str, at: str) -> int: ...
+@overload
+def _index(fields: Fields, name: str, at: str, required: bool) -> int | None: ...
+def _index(fields: Fields, name: str, at: str, required: bool = True) -> int | None:
+    value = fields.get(name)
+    if value is None and not required:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UsageError(f"{at}: {name} = {value}: write a number, from 0")
+    return value
+
+
+def of_head(rows: Tensor, head: int | None, name: str) -> Tensor:
+    """The numbers of one head, [B,C] of [B,H,C]; without a head all."""
+    if head is None:
+        return rows
+    if rows.dim() != 3 or head >= rows.shape[1]:
+        raise UsageError(
+            f"head = {head}: {name} has {head_count(rows.shape[1]) if rows.dim() == 3 else 'no heads'}"
+        )
+    return rows[:, head]
+
+
 def zeroed(x: Tensor, head: int | None) -> Tensor:
     """[B,H,...] with zeros in one head, or in all."""
     if head is None:
@@ -250,7 +393,7 @@ class InterventionKind:
         return {name: value for name, value in vars(self).items() if name != "make"}
 
 
-MAKERS = (zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token)
+MAKERS = (zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token, edit, patch)
 KINDS = {
     make.__name__: InterventionKind(make, **read_data("trace")["interventions"][make.__name__])
     for make in MAKERS

@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from regard.errors import UsageError
+from regard.errors import UsageError, near_miss
 from regard.models.attention import MultiHeadAttention
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
@@ -95,6 +95,11 @@ def lookup(name: str) -> TensorName | None:
     return PATTERNS.get(_NUMBER.sub("#", name))
 
 
+def near_name(name: object) -> str:
+    """A hint for a name that is not in the table."""
+    return near_miss(_NUMBER.sub("#", str(name)), PATTERNS)
+
+
 def check_shapes(shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:
     """Every name must be in the table, and a letter must mean one size in the whole trace.
 
@@ -169,14 +174,17 @@ def causal_side(model: Model) -> str | None:
 
 
 def output_weight(attention: MultiHeadAttention) -> Tensor:
-    """W_O as [H*C,D]. A packed layer has no plain weight: then it is W_O applied to the identity."""
-    output: nn.Module = attention.output
-    if isinstance(output, nn.Linear):
-        return output.weight.detach().T
-    width = attention.heads * attention.channels
-    rows: Tensor = output(torch.eye(width))
-    bias: Tensor = output(torch.zeros(1, width))
-    return rows - bias
+    """W_O as [H*C,D]."""
+    return weight_and_bias(attention.output, attention.heads * attention.channels)[0]
+
+
+@torch.no_grad()
+def weight_and_bias(linear: nn.Module, width: int) -> tuple[Tensor, Tensor | None]:
+    """W [in,out] and b of y = x W + b; of a packed layer, without a plain weight, W = y(identity) - b."""
+    if isinstance(linear, nn.Linear):
+        return linear.weight.detach().T, None if linear.bias is None else linear.bias.detach()
+    bias: Tensor = linear(torch.zeros(1, width))
+    return linear(torch.eye(width)) - bias, bias[0]
 
 
 def unembedding(model: Model) -> tuple[str, Callable[[Tensor], Tensor]]:

@@ -79,6 +79,18 @@ def make_page(run: Activations, model: Mapping[str, Any] | None = None, web: Pat
     return Page(document(content, data, web), f"Regard: {run.meta.get('text', '')}")
 
 
+def make_model_page(
+    models: Mapping[str, Any], description: Mapping[str, Any], weights: Mapping[str, Tensor], web: Path = WEB
+) -> Page:
+    """A page with a model inside, which the page's own engine runs: also another text, and What if.
+
+    `models` is as the page asks for it, with the text and context to begin with under `kept`.
+    """
+    data = save({name: weight.contiguous() for name, weight in weights.items()})
+    page = document({"models": models, "model": description}, data, web, "engine/file_page.js")
+    return Page(page, f"Regard: {models['kept']['text']}")
+
+
 def readings(run: Activations) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What a server computes on request: all heads of an attention and their mean, [H+1,T,S]."""
     weights = sum(run[name].nbytes for name in run.names("*.weights"))
@@ -119,9 +131,9 @@ def models_json(run: Activations, name: str, model: Mapping[str, Any] | None) ->
     return {"models": [described], "longest_text": 0, "settings": SETTINGS, "kept": inputs}
 
 
-def document(content: Mapping[str, Any], data: bytes, web: Path) -> str:
+def document(content: Mapping[str, Any], data: bytes, web: Path, entry: str = "main.js") -> str:
     """index.html with style, script and data inside, and a policy that allows only those."""
-    page, style, script = web_files(web)
+    page, style, script = web_files(web, entry)
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -139,14 +151,14 @@ def document(content: Mapping[str, Any], data: bytes, web: Path) -> str:
 
 
 @cache
-def web_files(web: Path) -> tuple[str, str, str]:
+def web_files(web: Path, entry: str) -> tuple[str, str, str]:
     """Document, style and script."""
     if not web.is_dir():
         raise UsageError(f"{web}: the files of the explorer page are not installed")
     page = (web / "index.html").read_text(encoding="utf-8")
     page = page.replace('<script type="module" src="/web/js/main.js"></script>\n', "")
     page = page.replace('<link rel="icon" href="/web/icon.svg">', '<link rel="icon" href="data:,">')
-    return page, (web / "style.css").read_text(encoding="utf-8"), "\n" + bundle(web / "js", "main.js")
+    return page, (web / "style.css").read_text(encoding="utf-8"), "\n" + bundle(web / "js", entry)
 
 
 def digest(text: str) -> str:

@@ -59,13 +59,16 @@ def steps(run: Activations) -> list[dict[str, Any]]:
 
 def step_json(shown: str, choice: int | None, p: Tensor, texts: dict[int, str]) -> dict[str, Any]:
     best = p.topk(min(LISTED, len(p)))
+    listed = list(zip(best.values.tolist(), best.indices.tolist()))
+    if choice is not None and choice not in best.indices:  # drawn, or preferred by the search
+        listed.append((float(p[choice]), choice))
     return {
         "shown": shown,
         "id": choice,
         "p": None if choice is None else float(p[choice]),
         "best": [
             {"id": number, "shown": texts.get(number, f"<id {number}>"), "p": value}
-            for value, number in zip(best.values.tolist(), best.indices.tolist())
+            for value, number in listed
         ],
     }
 
@@ -123,12 +126,18 @@ class TraceComparison:
             text += f', now most probable: "{top.text}" {top.after:.2f}'
         text += f"; KL divergence {self.divergence:.3g} nats."
         if self.changed:
-            return f'{text} The output changed: "{visible(self.before)}" -> "{visible(self.after)}".'
-        return f'{text} The output did not change: "{visible(self.before)}".'
+            outputs = f'"{visible(self.before)}" -> "{visible(self.after)}"{end(self.after)}'
+            return f"{text} The output changed: {outputs}"
+        return f'{text} The output did not change: "{visible(self.before)}"{end(self.before)}'
 
     def as_json(self) -> dict[str, Any]:
         properties = ("divergence", "changed", "sentence")
         return asdict(self) | {name: getattr(self, name) for name in properties}
+
+
+def end(quotation: str) -> str:
+    """The full stop of a sentence that ends with a quotation, unless that has one."""
+    return "" if quotation.rstrip().endswith((".", "!", "?", "\u2026")) else "."
 
 
 def compare(before: Activations, after: Activations, step: int | None = None) -> TraceComparison:

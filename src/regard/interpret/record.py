@@ -64,8 +64,9 @@ def record(
     names = NameFilter((only,) if isinstance(only, str) else only)
     recorder = Recorder(names)
     device = next(model.parameters()).device
-    tap = InterventionTap(edits, recorder) if edits else recorder
-    logits: Tensor = model(collate([sample]).to(device), tap)
+    tap = InterventionTap(edits, recorder)
+    logits: Tensor = model(collate([sample]).to(device), tap if edits else recorder)
+    tap.check()
     recorded = {name: first_row(name, tensor) for name, tensor in recorder.tensors.items()}
     tensors: dict[str, Tensor] = {}
     for name, tensor in recorded.items():

@@ -17,9 +17,12 @@ from torch import Tensor
 from regard.compat import OldAttributes
 from regard.config.reading import parse_json
 from regard.errors import UsageError
-from regard.interpret.activations import FORMAT, STRICT, Activations, Node, TracedTokens
+from regard.interpret.activations import FORMAT, STRICT, Node, TracedTokens
+from regard.interpret.attribution import Contributions, contributions
+from regard.interpret.choices import RunActivations
 from regard.interpret.drawing import Figure
 from regard.interpret.figures import FigureOptions, draw
+from regard.interpret.gradients import gradient_x_input
 from regard.interpret.names import check_shapes
 from regard.interpret.page import Page, make_page
 from regard.storage.files import write_atomically
@@ -31,8 +34,22 @@ LARGEST_CELL = 8 << 20  # bytes of tensors; in a notebook a larger trace is show
 
 
 @dataclass(frozen=True)
-class Trace(Activations, OldAttributes):
+class Trace(RunActivations, OldAttributes):
     """One recorded run of a model: `trace["decoder.0.cross.weights"]`, see `Activations`."""
+
+    def contributions(
+        self, step: int, token: int | str | None = None, against: int | str | None = None
+    ) -> Contributions:
+        """Direct logit attribution: what the embedding, each head, bias and feed-forward layer add to the
+        logit of a token (default: the chosen one) at a step, or to logit(token) - logit(against)."""
+        return contributions(self, step, token, against)
+
+    def gradient_x_input(
+        self, step: int, token: int | str | None = None, against: int | str | None = None
+    ) -> dict[str, Tensor]:
+        """x . dy/dx of each embedding x, [S] of `source`, [T] of `target`, where y = log p(token) at a step,
+        or log p(token) - log p(against)."""
+        return gradient_x_input(self, step, token, against)
 
     def figure(
         self,

@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from regard import __version__
 from regard.errors import RegardError
 from regard.server import explorer
-from regard.server.api import libretranslate, native, openai, speech
+from regard.server.api import chat, libretranslate, native, openai, speech
 from regard.server.errors import error_response
 from regard.server.lessons import LESSONS, Lesson
 from regard.server.middleware import BodyAndKeyMiddleware, RequestLogMiddleware
@@ -56,7 +56,7 @@ def app_of(
     bearer = [Depends(HTTPBearer(auto_error=False))] if service.keys is not None else []
     app.include_router(explorer.router, dependencies=bearer)
     if api:
-        for part in (libretranslate, openai, speech, native):
+        for part in (libretranslate, openai, chat, speech, native):
             app.include_router(part.router, dependencies=bearer)
         add_docs(app)
     add_page(app)

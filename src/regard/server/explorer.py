@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -39,6 +40,9 @@ from regard.server.traces import (
     reading_bytes,
     trace_tokens,
 )
+from regard.tasks.confidence import language_of
+from regard.tasks.translation import segments
+from regard.tasks.translator import Translator
 
 READING_TOKENS = 50  # estimated work of a reading, a figure or a comparison
 LESSON_TOKENS = 2000  # estimated work of a lesson
@@ -70,6 +74,8 @@ def available_interventions(model: Model) -> dict[str, Any]:
     examples: dict[str, dict[str, Any]] = {
         "zero_head": {"where": next(iter(heads), ""), "head": 0},
         "replace_token": {"position": 0, "text": "a"},
+        "edit": {"name": "logits", "position": 0, "column": 0, "value": 0},
+        "patch": {"name": "logits", "text": "a"},
     }
     return {
         "types": [kind for kind in KINDS if possible({"type": kind, **examples.get(kind, {})}, model)],
@@ -96,10 +102,35 @@ async def models(service: TheService) -> dict[str, Any]:
 
 @router.post("/tokenize", summary="Tokenize a text.")
 async def tokenize(service: TheService, body: TokenizeBody) -> dict[str, Any]:
-    tokenizer = service.explorer.find(body.model)[1].folder.source
-    ids = await asyncio.to_thread(tokenizer.encode, body.text)
-    tokens = TracedTokens.of(tokenizer, ids)
-    return {**tokens.as_json(), "shown": list(tokens.shown)}
+    """Of a translator also the sentences that it translates one by one, and the language of the text."""
+    task = service.explorer.find(body.model)[1]
+    ids = await asyncio.to_thread(task.folder.source.encode, body.text)
+    tokens = TracedTokens.of(task.folder.source, ids)
+    content = {**tokens.as_json(), "shown": list(tokens.shown)}
+    if isinstance(task, Translator):
+        content |= await asyncio.to_thread(translation_input, task, body.text, service.explorer.models)
+    return content
+
+
+def translation_input(task: Translator, text: str, models: Mapping[str, Any]) -> dict[str, Any]:
+    """The text as `regard translate` splits it; its language, if it is clearly not the model's, and the
+    models that read this language."""
+
+    def count(part: str) -> int:
+        return len(task.folder.source.encode(part))
+
+    parts = [
+        part.text
+        for line in text.splitlines()
+        for part in segments(line, count, "auto", task.split_above, task.longest)
+    ]
+    language = language_of(text, task.folder.task.source)[0]
+    readers = [
+        name
+        for name, each in models.items()
+        if isinstance(each, Translator) and language and each.folder.task.source == language
+    ]
+    return {"sentences": [part for part in parts if part], "language": language, "readers": readers}
 
 
 @router.post("/trace", summary="Run a model and record a trace.", response_model=dict[str, Any])
@@ -183,4 +214,6 @@ async def lesson(
         raise UsageError("a lesson needs a model that can be traced; none is loaded")
     model, _ = service.explorer.find(query.model)
     given = Given(service.explorer.models, model, query.text, query.n, query.d)
-    return await service.explore(partial(lesson_json, service.lessons[name], given), call, LESSON_TOKENS)
+    return await service.explore(
+        partial(lesson_json, service.lessons[name], given, query.first), call, LESSON_TOKENS
+    )

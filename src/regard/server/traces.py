@@ -7,7 +7,7 @@ import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from difflib import SequenceMatcher
 from threading import Lock
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import UsageError, near_miss
 from regard.interpret import Trace, TracedTokens, compare
 from regard.interpret.activations import attention_matrix, visible
-from regard.interpret.predictions import max_pool
+from regard.interpret.predictions import end, max_pool
 from regard.server.errors import APIError, unknown_model
 from regard.server.requests import LIMITS, QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
@@ -105,14 +105,17 @@ def trace_tokens(task: Any, body: TraceBody) -> int:
     Attention grows with the square of the length, and computed positions have no limit.
     """
     folder = task.folder
+    patches = [str(each.get("text")) for each in body.interventions if each.get("type") == "patch"]
     if folder.task.input != "text":
-        if not body.source.startswith(DATA_URL):  # a server opens no files for its clients
+        if not all(each.startswith(DATA_URL) for each in (body.source, *patches)):
+            # a server opens no files for its clients
             raise APIError(400, "source: this model reads files; send one as a data URL", "source")
-        return FRAME_TOKENS
-    if len(body.source) > LIMITS.text_characters:
+        return FRAME_TOKENS * (1 + len(patches))
+    if max(map(len, (body.source, *patches))) > LIMITS.text_characters:
         message = f"the text is too long: {LIMITS.text_characters} characters at most"
         raise APIError(400, message, "source")
-    source, target = len(folder.source.encode(body.source)), len(folder.target.encode(body.target or ""))
+    read = [len(folder.source.encode(each)) for each in (body.source, *patches)]
+    source, target = sum(read), len(folder.target.encode(body.target or ""))
     most = folder.config.max_length
     if target > most:
         raise UsageError(f"target: {target} tokens are too long, at most {most} are allowed")
@@ -227,6 +230,9 @@ class ReadingQuery(QueryString):
     where: str = ""
     head: int | Literal["mean"] = "mean"
     words: bool = False
+    step: int = Field(0, ge=0)  # of contributions and gradient, as the next two: numbers of choices
+    token: int | None = None
+    against: int | None = None
 
 
 Reading = tuple[dict[str, Tensor], dict[str, Any]]  # tensors by name, and the rest as JSON
@@ -237,11 +243,19 @@ def one_look(trace: Trace, query: ReadingQuery) -> Reading:
     return {"values": view.values}, view.as_json()
 
 
+def contributions(trace: Trace, query: ReadingQuery) -> Reading:
+    result = trace.contributions(query.step, query.token, query.against)
+    values = torch.tensor([part.value for part in result.parts])
+    return {"values": values}, asdict(result) | {"rest": result.rest}
+
+
 READINGS: dict[str, Callable[[Trace, ReadingQuery], Reading]] = {
     "weights": one_look,
     "value_norm": one_look,
     "rollout": one_look,
     "heads": lambda trace, _: (trace.head_statistics(), {}),
+    "contributions": contributions,
+    "gradient": lambda trace, q: (trace.gradient_x_input(q.step, q.token, q.against), {}),
 }
 
 
@@ -328,8 +342,8 @@ def incomparable_reason(before: Trace, after: Trace) -> str | None:
 
 def output_sentence(before: Trace, after: Trace) -> str:
     if before.output == after.output:
-        return f'Both say "{visible(before.output)}".'
-    return f'One says "{visible(before.output)}", the other "{visible(after.output)}".'
+        return f'Both say "{visible(before.output)}"{end(before.output)}'
+    return f'One says "{visible(before.output)}", the other "{visible(after.output)}"{end(after.output)}'
 
 
 def words(before: str, after: str) -> list[dict[str, Any]]:

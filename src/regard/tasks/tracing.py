@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,17 @@ from regard.inputs.text.detokenizer import detokenize_stream
 from regard.inputs.text.tokenizer import replace_surrogates
 from regard.interpret import BeamTree, Node, Trace, TracedTokens
 from regard.interpret import parse as parse_interventions
-from regard.interpret.interventions import IntervenedModel, InterventionTap, TensorEdit, TokenReplacement
+from regard.interpret.choices import TracedRun
+from regard.interpret.interventions import (
+    IntervenedModel,
+    InterventionTap,
+    TensorEdit,
+    TensorPatch,
+    TokenReplacement,
+)
 from regard.interpret.readings import occlusion as occlude
 from regard.interpret.record import record
+from regard.interpret.uncached import UncachedModel
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.models.transformer import LanguageModel
@@ -32,6 +41,7 @@ from regard.storage import Folder
 from regard.tasks.filler import Filler
 from regard.tasks.frame_tracing import frame_meta, frame_positions
 from regard.tasks.generator import Generator
+from regard.tasks.loading import unpacked
 from regard.tasks.task_inputs import TaskInput, task_input
 from regard.tasks.translator import Translator, decode_options
 
@@ -65,6 +75,9 @@ def trace(
     folder, model = inputs.folder, inputs.folder.model
     parsed = parse_interventions(interventions, model)
     edits = [each for each in parsed if isinstance(each, TensorEdit)]
+    patches = [each for each in parsed if isinstance(each, TensorPatch)]
+    edits += [edit for each in patches for edit in patch_edits(task, each, target, context, options)]
+    interventions = [jsonable(each) for each in interventions]
     replacements = [each for each in parsed if isinstance(each, TokenReplacement)]
     target_replacements = [each for each in replacements if each.side == "target"]
     inputs = replace(inputs, sample=replace_source(inputs, replacements))
@@ -76,16 +89,39 @@ def trace(
         texts = vocabulary(folder.source, source, tensors) if meta["head"] in (None, "words") else {}
         output, chosen = inputs.read_output(logits)
         meta["chosen"] = [list(each) for each in chosen]  # (position, choice) of the output
-        return Trace(tensors, source, output, meta, (), texts)
+        words = folder.source if meta["head"] == "words" else None
+        run = TracedRun(partial(unpacked, task), inputs.sample, edits, words)
+        return Trace(tensors, source, output, meta, (), texts, run)
     start = check_prefix(folder, target, prefix)
     result = decode_output(task, inputs, target, options, edits, target_replacements, start)
     if isinstance(model, LanguageModel):  # it has one text, the target
         source, inputs = {}, replace(inputs, sample=replace(inputs.sample, source=()))
-    tensors, _ = record(model, replace(inputs.sample, target=result.target), only, edits)
+    sample = replace(inputs.sample, target=result.target)
+    run = TracedRun(partial(unpacked, task), sample, edits, folder.target)
+    tensors, _ = record(model, run.sample, only, edits)
     sides = {"target": result.target, "output": result.output}
     tokens = {side: TracedTokens.of(folder.target, ids) for side, ids in sides.items()}
     texts = vocabulary(folder.target, tokens, tensors)
-    return Trace(tensors, source | tokens, result.text, meta | dict(result.meta or {}), result.nodes, texts)
+    meta |= dict(result.meta or {})
+    return Trace(tensors, source | tokens, result.text, meta, result.nodes, texts, run)
+
+
+def patch_edits(
+    task: Any, patch: TensorPatch, target: str | None, context: str | None, options: Mapping[str, object]
+) -> list[TensorEdit]:
+    """The edits that take a tensor from a trace, or from the run of a text."""
+    other = patch.text
+    if not isinstance(other, Trace):
+        other = trace(task, other, target, context, options, (), (patch.name,))
+    return patch.edits(other[patch.name])
+
+
+def jsonable(intervention: Mapping[str, Any]) -> dict[str, Any]:
+    """An intervention for the metadata: a trace by its text."""
+    return {
+        name: value.meta.get("text") if isinstance(value, Trace) else value
+        for name, value in intervention.items()
+    }
 
 
 def source_tokens(inputs: TaskInput, meta: dict[str, Any]) -> TracedTokens:
@@ -147,6 +183,8 @@ def decode_output(
         ids, finished = encode(target), True
     else:
         chosen = trace_options(task, folder, options, len(source))
+        if not prefix and (first := first_position(edits)) >= len(prompt):  # what was written before it stays
+            prefix = search(task, inputs, chosen, ())[0].tokens[: first - len(prompt) + 1]
         best, nodes = search(task, inputs, chosen, edits, prefix)
         ids, finished = list(best.tokens), best.finished
         meta |= {"decode": chosen.model_dump(mode="json"), "finished": finished, "score": best.score}
@@ -160,6 +198,12 @@ def decode_output(
     if limit is not None and len(read) > limit:
         raise UsageError(f"a target of {len(read)} tokens with its start token is too long: {limit} at most")
     return DecodedOutput(read, output, output_text(task, inputs, row[start:]), nodes, meta)
+
+
+def first_position(edits: Sequence[TensorEdit]) -> int:
+    """The first position of the decoder that is edited, 0 if it is the first or none."""
+    decoder = [edit for edit in edits if edit.names[0].startswith(("decoder.", "logits"))]
+    return min((edit.position or 0 for edit in decoder), default=0)
 
 
 def check_prefix(folder: Folder, target: str | None, prefix: Sequence[int]) -> list[int]:
@@ -194,7 +238,9 @@ def search(
     folder: Folder = inputs.folder
     model: Any = task.engines[0] if isinstance(task, Translator) else folder.model
     if edits:
-        model = IntervenedModel(folder.model, InterventionTap(edits))
+        has_positions = any(edit.position is not None for edit in edits)
+        kind = UncachedModel if has_positions else IntervenedModel
+        model = kind(folder.model, InterventionTap(edits))
     special, device = folder.special, next(folder.model.parameters()).device
     if options.sample:
         prefixes = [prefix] if prefix else None
@@ -270,7 +316,7 @@ def decoder_log_p(inputs: TaskInput, result: DecodedOutput) -> Callable[[Sequenc
             sample = Sample(target=[*ids, *rest])
         else:
             sample = Sample(source=ids, target=result.target)
-        logits = run(model, sample)[-len(output) :]
+        logits = run_logits(model, sample)[-len(output) :]
         return float(logits.log_softmax(dim=1).gather(1, torch.tensor(output)[:, None]).sum())
 
     return log_p
@@ -279,12 +325,12 @@ def decoder_log_p(inputs: TaskInput, result: DecodedOutput) -> Callable[[Sequenc
 def encoder_log_p(inputs: TaskInput) -> Callable[[Sequence[int]], float]:
     model = inputs.folder.model
     assert inputs.read_output is not None
-    chosen = inputs.read_output(run(model, inputs.sample))[1]
+    chosen = inputs.read_output(run_logits(model, inputs.sample))[1]
     dim = 0 if inputs.folder.config.head == "span" else 1
     multi_label = inputs.folder.task.multi_label
 
     def log_p(ids: Sequence[int]) -> float:
-        logits = run(model, replace(inputs.sample, source=ids))
+        logits = run_logits(model, replace(inputs.sample, source=ids))
         log_probabilities = logits.sigmoid().log() if multi_label else logits.log_softmax(dim=dim)
         return float(sum(log_probabilities[place, choice] for place, choice in chosen))
 
@@ -292,7 +338,7 @@ def encoder_log_p(inputs: TaskInput) -> Callable[[Sequence[int]], float]:
 
 
 @torch.no_grad()
-def run(model: Model, sample: Sample) -> Tensor:
+def run_logits(model: Model, sample: Sample) -> Tensor:
     logits: Tensor = model(collate([sample]).to(next(model.parameters()).device))
     return logits[0].float().cpu()
 

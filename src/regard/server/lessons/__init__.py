@@ -11,18 +11,27 @@ from pydantic import Field
 from regard.errors import UsageError
 from regard.resources import PACKAGE
 from regard.server.lessons import (  # their cells
+    bert,
+    choosing,
     cost,
     decoder,
     encoder,
     first,
+    gpt,
     heads,
     history,
+    learning,
     masks,
+    media,
     model,
     order,
+    pretraining,
+    price,
     projections,
     scale,
     she,
+    t5,
+    tokens,
 )
 from regard.server.lessons.document import Lesson, read_folder
 from regard.server.lessons.given import Given
@@ -50,3 +59,4 @@ class LessonQuery(QueryString):
     text: Annotated[str, Field(max_length=20_000)] = ""
     n: int = Field(50, ge=2, le=LARGEST_WORDS)
     d: int = Field(512, ge=2, le=LARGEST_WIDTH)
+    first: bool = False  # the first step alone

@@ -33,13 +33,15 @@ CHOICE = re.compile(r"\[(x| |yes|no|else|(?:<=|>=|<|>|=) -?[\d.]+)\] (.+)")
 GLOBALS = {"model", "text", "n", "d"}  # names that every document has
 # The fields of each kind of cell: a type is needed, a value is a default; "-" are items.
 FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "front": {"title": str, "number": int, "learn": str, "model": "any", "inputs": []},  # front matter
+    "front": {"title": str, "number": int, "learn": str, "model": ["any"], "inputs": []}
+    | {"in_class": 0},  # front matter
     "values": {},
     "matrix": {"caption": str, "values": list, "rows": list, "columns": list, "signed": False, "mask": None},
     "table": {"caption": str, "columns": list, "rows": [], "digits": 3, "-": []},
     "bars": {"caption": str, "names": [], "values": [], "digits": 2, "unit": "", "-": []},
     "lines": {"caption": str, "across": str, "places": list, "series": {}, "even": False, "log": False}
     | {"digits": 3, "-": []},
+    "diagram": {"caption": str, "boxes": [], "arrows": [], "-": []},
     "run": {"caption": "What it says", "columns": ["", "output"], "digits": 3},  # a table of model.run
     "slider": {"over": str, "at": list, "show": str},  # and the fields of the figure that it shows
     "question": {
@@ -55,7 +57,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "text": {},
     "source": {},
 }
-FIGURES = ("matrix", "table", "bars", "lines")
+FIGURES = ("matrix", "table", "bars", "lines", "diagram")
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,9 @@ class Lesson:
     title: str
     number: int
     about: str
-    model: str  # "any": the one chosen in the page; "none"; or the name of a model
+    models: Sequence[str]  # the first that is there; "any": the one chosen in the page; empty: none is needed
     uses: Sequence[str]  # of "model", "text", "sizes"
+    in_class: int  # the step for a teacher's list, from 1; 0: none
     preamble: LessonStep  # cells before the first heading, for all steps
     steps: Sequence[LessonStep]
 
@@ -143,11 +146,12 @@ def read_lesson(path: Path) -> Lesson:
         raise start.error("begin with front matter between two lines of ---", "E_LESSON_FRONT")
     front = LessonCell("front", "", start, *read_fields(replace(start, text=matter[1], line=2)), start)
     check_cell(front)
-    title, number, learn, model, inputs = (
+    title, number, learn, model, inputs, in_class = (
         front.fields[name].read({}, each) if name in front.fields else each
         for name, each in front.spec.items()
     )
-    uses = [*(["model"] if model == "any" else []), *inputs]
+    models = [] if model == ["none"] else model
+    uses = [*(["model"] if "any" in models else []), *inputs]
     if {*inputs} - {"text", "sizes"}:
         raise front.fields["inputs"].error("inputs: text, sizes, or text | sizes", "E_LESSON_FRONT")
     preamble, *steps = read_steps(content, matter.end(), path.name)
@@ -156,7 +160,7 @@ def read_lesson(path: Path) -> Lesson:
         check_step(step, preamble)
     if not steps:
         raise start.error("no step; a step begins with a heading: ## Title", "E_LESSON_STEP")
-    return Lesson(file_name[1], title, number, learn, model, uses, preamble, steps)
+    return Lesson(file_name[1], title, number, learn, models, uses, in_class, preamble, steps)
 
 
 def read_steps(text: str, place: int, file: str) -> list[LessonStep]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.models.attention import self_attention_columns, self_attention_rows, weights
-from regard.server.lessons.given import Given, Values, all_visible, cell, distance, seeded
+from regard.server.lessons.given import Given, Values, adam, all_visible, cell, distance, seeded
 
 WORDS = ("Python", "executes", "quickly")
 GIVEN_WEIGHTS = torch.tensor([[0.4, 0.4, 0.2], [0.3, 0.6, 0.1], [0.1, 0.1, 0.8]])
@@ -47,15 +48,14 @@ def fit(
     parameters: list[Tensor], shares: Callable[[], Tensor], wanted: Tensor, steps: int
 ) -> tuple[Tensor, list[float]]:
     """Adam on the divergence sum_ij a_ij log(a_ij / b_ij) of the wanted rows a from the found rows b."""
-    optimizer = torch.optim.Adam(parameters, lr=0.05)
     errors: list[float] = []
-    for _ in range(steps):
+
+    def loss() -> Tensor:
         current = shares()
-        loss = (wanted * (wanted / current).log()).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
         errors.append(distance(current.detach(), wanted))
+        return (wanted * (wanted / current).log()).sum()
+
+    deque(adam(parameters, 0.05, loss, steps), maxlen=0)
     return shares().detach(), errors
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -78,12 +78,20 @@ class Given:
 
     def with_model(self, name: str) -> Given:
         """Another model than the one chosen in the page: a loaded one, or one of the package."""
-        if name not in self.models and name not in builtin.names():
+        if not self.has(name):
             raise LessonUnavailable(
                 f"This lesson needs the model {name}; start the page with it (regard explore -m {name})."
             )
         task = self.models.get(name) or packaged(name)
         return replace(self, models={**self.models, name: task}, name=name, kept={})
+
+    def has(self, name: str) -> bool:
+        return name in self.models or name in builtin.names()
+
+    def with_first(self, names: Sequence[str]) -> Given:
+        """With the first of some models that is here; "any" is the one chosen in the page."""
+        here = next((name for name in names if name == "any" or self.has(name)), names[0])
+        return self if here == "any" else self.with_model(here)
 
     @property
     def task(self) -> Any:
@@ -103,16 +111,24 @@ class Given:
         if tokens > MOST_TOKENS:
             raise UsageError(f"text: a lesson reads at most {MOST_TOKENS} tokens, this text has {tokens}")
 
+    @property
+    def settings(self) -> Values:
+        """What a run of the model needs beside its text."""
+        match self.task.folder.task.name:
+            case "answer":
+                return {"context": CONTEXT}
+            case "generate":
+                return {"decode": {"sample": False, "beam": 1, "max_length": 24}}
+        return {}
+
     def trace(self, text: str | None = None, **changes: Any) -> Trace:
         """Trace the model on `text`; unchanged runs are cached for the next steps."""
         if text is None:
             text = self.sentence
             self.check(text)
-        kind = self.task.folder.task.name
-        if kind == "answer":
-            changes["context"] = CONTEXT
-        if kind == "generate" and "target" not in changes:
-            changes["decode"] = {"sample": False, "beam": 1, "max_length": 24}
+        changes = {**self.settings, **changes}
+        if "target" in changes:
+            changes.pop("decode", None)
         if changes.keys() - {"context", "decode"}:
             changed: Trace = self(self.task.trace, text, **changes)
             return changed
@@ -122,7 +138,27 @@ class Given:
         return self.kept[text]
 
 
-# Measuring
+# Learning and measuring
+
+
+def adam(parameters: Sequence[Tensor], lr: float, loss: Callable[[], Tensor], steps: int) -> Iterator[float]:
+    """The loss before each of some updates; torch.optim would need seconds for its import alone.
+
+    m = b1 m + (1 - b1) g      v = b2 v + (1 - b2) g^2
+    p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+    """
+    b1, b2, epsilon = 0.9, 0.999, 1e-8
+    m, v = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
+    for t in range(1, steps + 1):
+        value = loss()
+        gradients = torch.autograd.grad(value, list(parameters), allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            for i, (parameter, g) in enumerate(zip(parameters, gradients)):
+                m[i].mul_(b1).add_(g, alpha=1 - b1)
+                v[i].mul_(b2).addcmul_(g, g, value=1 - b2)
+                size = (v[i] / (1 - b2**t)).sqrt() + epsilon
+                parameter -= lr * (m[i] / (1 - b1**t)) / size
+        yield float(value.detach())
 
 
 @torch.no_grad()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
+from itertools import islice, pairwise
+from statistics import mean
 from typing import Any
 
 from regard.data.phrasebook import Phrase, phrases
@@ -12,9 +16,9 @@ from regard.storage import models as builtin
 
 FAMILIES = {"rnn": "RNN", "bahdanau": "Bahdanau", "transformer": "Transformer"}
 LENGTHS = ((3, 5), (6, 8), (9, 11), (12, 14), (15, 17), (18, 22))  # words of an English sentence, from and to
-EACH = 6  # sentences of each length: a lesson opens in seconds
+EACH = 12  # sentences of each length
 DRAWN = 1200  # among which they are found
-SHOWN = 3
+SHOWN = 2
 REPAIR = "“python recipes/lessons.py” in the project's folder trains them"
 
 
@@ -44,19 +48,38 @@ def sentences() -> tuple[tuple[Phrase, ...], ...]:
     return tuple(map(tuple, by_length))
 
 
-def translated(task: Any, lines: tuple[Phrase, ...]) -> list[str]:
-    """Without beam search: the best word at each step."""
-    texts: list[str] = task.translate([each.english for each in lines], beam=1)
-    return texts
+@cache
+def translations(task: Any, count: int) -> tuple[tuple[str, ...], ...]:
+    """Of the first `count` sentences of each length, without beam search: the best word at each step."""
+    lines = [each.english for bucket in sentences() for each in bucket[:count]]
+    texts = iter(task.translate(lines, beam=1))
+    return tuple(tuple(islice(texts, min(count, len(bucket)))) for bucket in sentences())
 
 
-def right(task: Any) -> list[float]:
+def shared_words(text: str, right: str) -> float:
+    """2 |common words| / (|words of one| + |words of the other|), repeated words counted."""
+    one, other = Counter(text.split()), Counter(right.split())
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
+
+
+def right_words(task: Any) -> list[float]:
+    """The share of words that a model has in common with the phrasebook's translation, by length."""
+    return [mean(map(shared_words, *each)) for each in compared(task)]
+
+
+def right_sentences(task: Any) -> list[float]:
     """The share of sentences that a model translates exactly as the phrasebook does, by length."""
-    shares = []
-    for bucket in sentences():
-        outputs = translated(task, bucket)
-        shares.append(sum(text == each.german for text, each in zip(outputs, bucket)) / max(1, len(bucket)))
-    return shares
+    return [mean(text == right for text, right in zip(*each)) for each in compared(task)]
+
+
+def compared(task: Any) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Translations and the right ones, by length."""
+    by_length = zip(translations(task, EACH), sentences())
+    return [(texts, [each.german for each in bucket]) for texts, bucket in by_length if bucket]
+
+
+def subscript(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
 def carried(trace: Trace) -> int:
@@ -90,33 +113,70 @@ def bottleneck(given: Given) -> Values:
 
 
 @cell
+def unrolled(given: Given) -> Values:
+    """Boxes and arrows: the encoder's states over the words, the last one into the decoder."""
+    phrase = sentences()[0][0]
+    source, target = phrase.english.split(), phrase.german.split()
+    boxes: list[list[Any]] = []
+    arrows: list[list[Any]] = []
+    for place, word in enumerate(source):
+        boxes += [
+            [f"x{place}", word, "word", place, 2],
+            [f"h{place}", f"h{subscript(place + 1)}", "embedding", place, 1],
+        ]
+        arrows += [[f"x{place}", f"h{place}"]]
+    for place, word in enumerate(target):
+        at = len(source) + 0.6 + place
+        boxes += [
+            [f"s{place}", f"s{subscript(place + 1)}", "forward", at, 1],
+            [f"y{place}", word, "word", at, 0],
+        ]
+        arrows += [[f"s{place}", f"y{place}"]]
+    chain = [f"h{place}" for place in range(len(source))] + [f"s{place}" for place in range(len(target))]
+    arrows += [[one, other] for one, other in pairwise(chain)]
+    last = len(source) - 1
+    boxes += [["all", "all that passes", "note", last + 0.8, 1.6]]
+    return {"boxes": boxes, "arrows": arrows}
+
+
+@cell
 def lengths(given: Given) -> Values:
-    """The share of exact translations by length."""
+    """The share of right words and of exact translations by length."""
     models = {FAMILIES[family]: task for family, task in runners(given)[0].items()}
-    scores = {name: given(right, task) for name, task in models.items()}
-    names, last = list(scores), [each[-1] for each in scores.values()]
-    tie = last.count(min(last)) > 1
+    words = {name: given(right_words, task) for name, task in models.items()}
+    exact = {name: given(right_sentences, task) for name, task in models.items()}
+    names, falls = list(words), [each[0] - each[-1] for each in words.values()]
     examples = sentences()[-1][:SHOWN]
-    outputs = {name: translated(task, examples) for name, task in models.items()}
+    outputs = {name: translations(task, EACH)[-1] for name, task in models.items()}
     tables = [
         {
             "english": each.english,
-            "rows": [["right", each.german], *([n, texts[i]] for n, texts in outputs.items())],
+            "rows": [["right", each.german], *([name, texts[i]] for name, texts in outputs.items())],
         }
         for i, each in enumerate(examples)
     ]
-    question = {
-        "options": [*names, "no single one of them"],
-        "answer": len(names) if tie else last.index(min(last)),
-    }
+    question = {"options": names, "answer": falls.index(max(falls))}
     per_cent = {
-        key: [f"{name} {100 * each[place]:.0f} %" for name, each in scores.items()]
+        key: [f"{name} {100 * each[place]:.0f} %" for name, each in words.items()]
         for key, place in (("longest", -1), ("shortest", 0))
     }
     parameters = [f"{name} {task.folder.parameters:,}" for name, task in models.items()]
-    ranges = {"each": EACH, "from": LENGTHS[-1][0], "to": LENGTHS[-1][1], "parameters": parameters}
     places = [f"{low}–{high}" for low, high in LENGTHS]
-    return {**ranges, **question, **per_cent, "places": places, "series": scores, "examples": tables}
+    ranges = {"each": EACH, "one": 1 / EACH, "first_range": places[0], "last_range": places[-1]}
+    seen = {
+        "rnn_falls": falls[names.index("RNN")] > 0.1 if "RNN" in names else False,
+        "transformer_slips": exact["Transformer"][-1] < 0.9 if "Transformer" in names else False,
+    }
+    shares = {"places": places, "words": words, "exact": exact, "examples": tables}
+    return {**ranges, **question, **per_cent, **seen, "parameters": parameters, **shares}
+
+
+@cell
+def steps(given: Given) -> Values:
+    """How many steps lie between the first and the last word of a sentence in an RNN."""
+    english = sentences()[3][0].english
+    given.note(sentences)
+    return {"english": english, "words": len(english.split()), "recurrent": len(english.split()) - 1}
 
 
 @cell
@@ -135,6 +195,7 @@ def looking_back(given: Given) -> Values | None:
     texts = {"english": phrase.english, "german": phrase.german, "width": width, "half": width // 2}
     return {
         **texts,
+        **context_figure(read, output, place, shares[place].tolist()),
         **words,
         "options": distinct(read),
         "answer": best,
@@ -142,3 +203,29 @@ def looking_back(given: Given) -> Values | None:
         "rows": output,
         "columns": read,
     }
+
+
+def context_figure(read: Sequence[str], written: Sequence[str], place: int, weights: list[float]) -> Values:
+    """Boxes and arrows: both directions of the encoder, the joined states, their mixture, and the decoder."""
+    boxes: list[list[Any]] = []
+    arrows: list[list[Any]] = []
+    for j, text in enumerate(read):
+        boxes += [
+            [f"x{j}", text, "word", j, 4.7],
+            [f"b{j}", "←", "embedding", j + 0.23, 3.8],
+            [f"f{j}", "→", "embedding", j - 0.23, 3.1],
+            [f"h{j}", f"h{subscript(j + 1)}", "end", j, 2.1],
+        ]
+        arrows += [[f"x{j}", f"b{j}"], [f"x{j}", f"f{j}"], [f"f{j}", f"h{j}"], [f"b{j}", f"h{j}"]]
+        arrows += [[f"h{j}", "c", "", weights[j]]]
+    for j in range(len(read) - 1):
+        arrows += [[f"f{j}", f"f{j + 1}"], [f"b{j + 1}", f"b{j}"]]
+    middle = (len(read) - 1) / 2
+    word, earlier = written[place], written[place - 1] if place else "start"
+    boxes += [
+        ["c", "context c", "attention", middle, 1],
+        ["before", f"s after {earlier}", "forward", middle - 1.9, 0],
+        ["s", "s", "forward", middle, 0],
+        ["y", word, "word", middle + 1.3, 0],
+    ]
+    return {"boxes": boxes, "arrows": [*arrows, ["c", "s"], ["before", "s"], ["s", "y"]]}

@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from regard.batch import Batch, Tokens
 from regard.config import parse_model
@@ -14,11 +15,11 @@ from regard.interpret.interventions import InterventionTap, TensorEdit, parse
 from regard.interpret.names import causal_side
 from regard.models.attention import masked_softmax, scores, visible
 from regard.models.families import build
-from regard.server.lessons.given import Given, Values, cell, seeded
+from regard.server.lessons.given import Given, Values, adam, cell, seeded
 
 WORDS = ("The", "cat", "sees", "a", "dog")
 SEED = 6
-TRAINING_STEPS = 100
+TRAINING_STEPS = 80
 VOCABULARY = 8  # of random words
 LENGTH = 8
 
@@ -33,19 +34,15 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
         model = build(parse_model({**settings, "max_length": LENGTH}), VOCABULARY)
     changes = [] if masked else parse([{"type": "unmask_future"}], model)
     tap = InterventionTap([each for each in changes if isinstance(each, TensorEdit)]) if changes else None
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     places = torch.arange(LENGTH).expand(32, -1)
-    losses = []
-    for _ in range(steps):
+
+    def loss() -> Tensor:
         text = torch.randint(VOCABULARY, (32, LENGTH + 1), generator=generator)
         logits = model(Batch(target=Tokens(text[:, :-1], places)), tap)  # [B,T,V]
         # the last word's answer lies outside what it reads, so only the others count
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), text[:, 1:-1].flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return tuple(losses)
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), text[:, 1:-1].flatten())
+
+    return tuple(adam(list(model.parameters()), 0.01, loss, steps))
 
 
 @cell

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,9 @@ def waves(given: Given) -> Values:
     table = given(sinusoid, torch.arange(PLACES), WIDTH)
     series = {f"number {channel}": table[:, channel] for channel in (0, 4, 8)}
     names = {"rows": [f"place {place}" for place in range(8)], "columns": [str(c) for c in range(WIDTH)]}
-    return {"width": WIDTH, "values": table[:8], "places": range(PLACES), "series": series, **names}
+    slowest = WIDTH - 2  # the last sine
+    slow = {"slowest": slowest, "period": 2 * math.pi * 10000 ** (slowest / WIDTH), "count": PLACES}
+    return {"width": WIDTH, **slow, "values": table[:8], "places": range(PLACES), "series": series, **names}
 
 
 @cell

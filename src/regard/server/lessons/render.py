@@ -6,6 +6,7 @@ import inspect
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pydoc import locate
 from typing import Any
 
@@ -20,24 +21,26 @@ COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator
 
 
 def about_lesson(lesson: Lesson) -> Values:
-    return {"name": lesson.name, "title": lesson.title, "about": lesson.about, "uses": list(lesson.uses)}
+    about = {"name": lesson.name, "title": lesson.title, "about": lesson.about, "uses": list(lesson.uses)}
+    return {**about, "in_class": lesson.in_class}
 
 
-def lesson_json(lesson: Lesson, given: Given) -> Values:
-    """A lesson as JSON; `missing` says why it has no steps."""
+def lesson_json(lesson: Lesson, given: Given, first: bool = False) -> Values:
+    """A lesson as JSON, or its first step alone, which is sooner there. `missing`: why it has no steps."""
     try:
-        if lesson.model not in ("any", "none"):
-            given = given.with_model(lesson.model)
+        if lesson.models:
+            given = given.with_first(lesson.models)
         sizes = {"n": given.words, "d": given.width}
         scope = compute(lesson.preamble, given, {"model": given.name, "text": given.sentence, **sizes}) or {}
-        steps = [
+        computed = (
             step_json(step, replace(given, functions=[*given.functions]), scope) for step in lesson.steps
-        ]
+        )
+        steps = list(islice(filter(None, computed), 1 if first else None))
     except LessonUnavailable as reason:
         return {**about_lesson(lesson), "steps": [], "missing": str(reason)}
     text = given.sentence if "text" in lesson.uses else ""
     content = {**about_lesson(lesson), "model": given.name, "text": text, **sizes}
-    result: Values = finite({**content, "steps": [step for step in steps if step], "missing": ""})
+    result: Values = finite({**content, "steps": steps, "missing": ""})
     return result
 
 
@@ -161,6 +164,10 @@ def drawn(cell: LessonCell, kind: str, values: Values, scope: Values) -> Values:
         ]
     elif kind == "bars" and items:
         fields["names"], fields["values"] = map(list, zip(*items))
+    elif kind == "diagram":
+        arrows = [row for row in items if " -> " in str(row[0])]
+        fields["boxes"] = [*fields["boxes"], *(row for row in items if row not in arrows)]
+        fields["arrows"] = [*fields["arrows"], *([*row[0].split(" -> "), *row[1:]] for row in arrows)]
     elif items:
         fields["rows"] = items
     return {

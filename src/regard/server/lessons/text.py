@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from regard.errors import UsageError
 
 BRACES = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
-VALUE = re.compile(r"\{([A-Za-z]\w*(?:\.\w+)*)(?::(,|,?\.\d[f%]?|token))?\}")
+VALUE = re.compile(r"\{([A-Za-z]\w*(?:\.\w+)*)(?::(,|,?\.\d[f%]?|token|url))?\}")
 INLINE = re.compile(
     "\x02(?P<token>[^\x03]*)\x03"  # a word of the user's text, see `show`
     r"|`(?P<code>[^`]+)`|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*\s][^*]*)\*"
@@ -103,6 +104,8 @@ def show(value: Any, spec: str) -> str:
     """A value in a sentence. Numbers: ".2f" as in Python; ".2" the same, but 3e−07 where it would be 0.00."""
     if spec == "token":
         return "\x02" + str(value).replace("\x02", "").replace("\x03", "") + "\x03"
+    if spec == "url":
+        return quote(str(value), safe="")
     if isinstance(value, list):
         return ", ".join(show(each, spec) for each in value)
     if not isinstance(value, int | float) or (isinstance(value, int) and not spec):

@@ -3,7 +3,7 @@ import { parse, readHeader } from "./safetensors.js";
 import { request } from "./source.js";
 
 const GONE =
-  "The program behind this page does not answer. Start it again with “regard explore”, then press Trace.";
+  "The program behind this page does not answer. Start it again with “regard explore”, then press Run.";
 
 /** A request that the server refused: its HTTP status, and the error's stable code. */
 export class ApiError extends Error {
@@ -53,6 +53,12 @@ export const models = async () => (await send("/api/v1/models")).json();
 
 /** @param {unknown} body @param {AbortSignal} [signal] */
 export const trace = async (body, signal) => (await post("/api/v1/trace", body, signal)).json();
+
+/**
+ * The tokens of a text; of a translator also the sentences it is split into, and its language.
+ * @param {{ model: string, text: string }} body @param {AbortSignal} [signal]
+ */
+export const tokenize = async (body, signal) => (await post("/api/v1/tokenize", body, signal)).json();
 
 /**
  * How the second of two runs differs from the first.

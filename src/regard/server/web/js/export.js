@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { choices, field, make, quiet, select } from "./a11y.js";
 import { csv, plain } from "./csv.js";
 import { matrixOf } from "./figures.js";
-import { isFile } from "./source.js";
+import { hasServer } from "./source.js";
 import { dots, drawing } from "./svg.js";
 
 const FIGURES = "table.heat, .thumbs, .large, .strips, svg";
@@ -46,7 +46,7 @@ export function exporter(panel, trace, settings) {
       figures.length
         ? field("Figure or numbers", choices("Format", FORMATS, "", act))
         : quiet("No figure here."),
-      isFile() ? null : pageLink(trace, settings.largest_page, message),
+      hasServer() ? pageLink(trace, settings.largest_page, message) : null,
     ),
     message,
   ];

@@ -115,6 +115,13 @@ export function numberGrid({ data, rows, columns, label, show, attributes, ...re
   return make("div", { class: "scroll" }, table);
 }
 
+/** The colours of shares, from 0 to 1. */
+export function legend() {
+  const colors = make("span", { class: "legend-colors", "aria-hidden": "true" });
+  colors.style.background = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((x) => css(share(x))).join(", ")})`;
+  return make("p", { class: "quiet" }, "0 ", colors, " 1");
+}
+
 /** A number with fixed digits and a true minus; never -0. */
 export const fixed = (value, digits) =>
   value
@@ -236,6 +243,20 @@ export function bar(value, text, kind = "") {
   return make(
     "span",
     { class: "bar" },
+    make("span", { class: "bar-track", "aria-hidden": "true" }, inside),
+    make("span", { class: "bar-text" }, text),
+  );
+}
+
+/** A signed number, -1 to 1, as a bar from the middle: to the right above 0. */
+export function signedBar(value, text) {
+  const inside = make("span", { class: value < 0 ? "bar-inside less" : "bar-inside" });
+  const length = Math.min(1, Math.abs(value)) * 50;
+  inside.style.width = `${length}%`;
+  inside.style.marginInlineStart = `${value < 0 ? 50 - length : 50}%`;
+  return make(
+    "span",
+    { class: "bar signed" },
     make("span", { class: "bar-track", "aria-hidden": "true" }, inside),
     make("span", { class: "bar-text" }, text),
   );

@@ -24,9 +24,12 @@
  * @property {string} [side]
  * @property {number} [position]
  * @property {string} [text]
+ * @property {string} [name] of a tensor
+ * @property {number} [column]
+ * @property {number} [value]
  */
 
-const INTEGERS = ["head", "position"];
+const NUMBERS = ["head", "position", "column", "value"];
 
 /** @param {string} text */
 function decodePart(text) {
@@ -48,7 +51,7 @@ export function changeOf(kind, type, value) {
   const given = kind.fields.map((field, i) => /** @type {const} */ ([field, value(field, i) ?? ""]));
   const fields = given
     .filter(([, text]) => text !== "")
-    .map(([field, text]) => [field, INTEGERS.includes(field) ? Number(text) : text]);
+    .map(([field, text]) => [field, NUMBERS.includes(field) ? Number(text) : text]);
   return { type, ...Object.fromEntries(fields) };
 }
 
@@ -77,7 +80,7 @@ export const sidesOf = (offered, kind) => (kind.sides ? offered[kind.sides] : []
  * @param {Change} change
  */
 function fits(offered, change) {
-  const { where, head, side, position } = change;
+  const { where, head, side, position, column, value } = change;
   const { heads } = offered;
   const kind = offered.kinds[change.type];
   const least = () => Math.min(...(where === undefined ? Object.values(heads) : [heads[where]]));
@@ -86,7 +89,9 @@ function fits(offered, change) {
     (where === undefined || Object.hasOwn(heads, where)) &&
     (head === undefined || (Number.isInteger(head) && head < least())) &&
     (side === undefined || sidesOf(offered, kind).includes(side)) &&
-    (position === undefined || Number.isInteger(position))
+    (position === undefined || Number.isInteger(position)) &&
+    (column === undefined || Number.isInteger(column)) &&
+    (value === undefined || Number.isFinite(value))
   );
 }
 
@@ -117,16 +122,17 @@ export function toggle(offered, word, change) {
 }
 
 /**
- * Add an intervention; another text for the same token replaces the earlier one.
+ * Add an intervention; another text for the same token, or value of the same number, replaces the earlier one.
  * @param {Interventions} offered
  * @param {string} word
  * @param {Change} change
  */
 export function add(offered, word, change) {
-  const place = (/** @type {Change} */ { type, side, position }) => `${type}:${side}:${position}`;
+  const place = (/** @type {Change} */ { type, side, name, head, position, column }) =>
+    [type, side, name, head, position, column].join(":");
   const same = (/** @type {Change} */ each) =>
     write(offered, [each]) === write(offered, [change]) ||
-    (change.text !== undefined && place(each) === place(change));
+    ((change.text ?? change.value) !== undefined && place(each) === place(change));
   return write(offered, [...read(offered, word).filter((each) => !same(each)), change]);
 }
 

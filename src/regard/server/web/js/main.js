@@ -1,16 +1,30 @@
 // The page: a text is traced, and one view of the trace is shown.
 import * as api from "./api.js";
-import { live, make, tabs, token } from "./a11y.js";
+import { live, tabs } from "./a11y.js";
+import {
+  bodyOf,
+  hintsOf,
+  isExample,
+  languageName,
+  readsFiles,
+  sentenceOf,
+  setEmptied,
+  takeExample,
+} from "./request.js";
 import { onScheme } from "./color.js";
+import { forReader } from "./examples.js";
 import { exporter } from "./export.js";
-import { isLost, listenToFiles, sourceOf } from "./files.js";
+import { isLost, listenToFiles } from "./files.js";
+import { fillForm, grow, showAnswer, welcome } from "./form.js";
 import { read } from "./interventions.js";
 import * as lessons from "./lessons/lessons.js";
-import { isFile } from "./source.js";
-import { followHistory, listen, set, state } from "./state.js";
+import { lessonLink } from "./lessons/links.js";
+import { hasServer, isFile, isSaved } from "./source.js";
+import { followHistory, listen, note, set, state } from "./state.js";
 import { traceOf } from "./trace.js";
 import * as attention from "./views/attention.js";
 import * as compare from "./views/compare.js";
+import * as film from "./views/film.js";
 import * as heads from "./views/heads.js";
 import * as input from "./views/input.js";
 import * as map from "./views/map.js";
@@ -18,8 +32,10 @@ import * as output from "./views/output.js";
 import * as picture from "./views/picture.js";
 import * as stream from "./views/stream.js";
 import { panel as whatIf } from "./views/what_if.js";
+import * as why from "./views/why.js";
 
 const VIEWS = {
+  film,
   picture,
   input,
   map,
@@ -27,10 +43,12 @@ const VIEWS = {
   heads,
   stream,
   output,
+  why,
   compare,
   lessons,
 };
 const TABS = [
+  ["film", "Film"],
   ["picture", "Picture"],
   ["input", "Input"],
   ["map", "Map"],
@@ -38,15 +56,25 @@ const TABS = [
   ["heads", "Heads"],
   ["stream", "Stream"],
   ["output", "Output"],
+  ["why", "Why"],
   ["compare", "Compare"],
   ["lessons", "Lessons"],
 ];
 /** The views of this run: a file has no model to run, a text no picture. */
 const here = () =>
-  TABS.filter(([id]) => !isFile() || !["compare", "lessons"].includes(id)).filter(
-    ([id]) => id !== "picture" || trace?.meta.input,
-  );
-const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
+  TABS.filter(
+    ([id]) =>
+      !(isFile() && id === "compare") && !(isSaved() && id === "lessons") && (id !== "why" || hasServer()),
+  ).filter(([id]) => id !== "picture" || trace?.meta.input);
+const ASKING = [
+  ...["text", "context", "sentence", "model", "language", "beam", "prefix", "change"],
+  ...["sample", "temperature", "top_k", "length", "seed"],
+]; // a change of these is another run
+/** What does not hold for another model. */
+const ANOTHER = {
+  ...{ where: "", head: "0", query: "", key: "", prefix: "", beam: "", change: "", neuron: "", sentence: "" },
+  ...{ strokes: "", frame: "", sample: "", temperature: "", top_k: "", length: "", seed: "", language: "" },
+};
 const WAIT = 350; // milliseconds without a key
 /** @returns {any} the element of an id; all of them stand in index.html */
 const at = (id) => document.getElementById(id);
@@ -60,21 +88,12 @@ let drawn = 0;
 /** @type {ReturnType<typeof setTimeout> | 0} */
 let waiting = 0; // a timer, while a person types
 let wrong = ""; // what there is to say of the run
+/** @type {{ source: string, words: string, instead?: string } | null} */
+let notice = null; // about the language of a text
+let sentence = { text: "", at: 0, sentences: [] }; // the one that was run
 let expired = 0; // how often the server no longer had a run, one after the other
 
-/** Whether a model reads files instead of text. */
-const readsFiles = (chosen) => (chosen?.input ?? "text") !== "text";
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
-
-/** What the server is asked for: the run of the page, or another with some of it changed. */
-function request(chosen = model(), text = state().text) {
-  const { context, beam, prefix } = state();
-  const body = { model: chosen?.name ?? "", source: readsFiles(chosen) ? sourceOf(text) : text };
-  if (context && chosen?.task === "answer") body.context = context;
-  if (/^\d+$/.test(beam)) body.decode = { beam: Number(beam) };
-  if (/^\d+(,\d+)*$/.test(prefix) && chosen === model()) body.prefix = prefix.split(",").map(Number);
-  return body;
-}
 
 async function traced(body, interventions, signal) {
   return traceOf(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
@@ -84,13 +103,15 @@ async function traced(body, interventions, signal) {
 const page = () => ({
   models: about.models,
   settings: about.settings,
-  traced: (other, changes) => traced(request(other.model, other.text), changes),
+  traced: (other, changes) => traced(bodyOf(other.model, other.text, false), changes),
 });
 
 async function run() {
   running?.abort();
   const controller = (running = new AbortController());
-  if (!state().text.trim() || (!isFile() && readsFiles(model()) && isLost(state().text))) {
+  if (takeExample(model())) fillForm(about.models, model(), false);
+  const { text } = state();
+  if (!text.trim() || (!isFile() && readsFiles(model()) && isLost(text))) {
     trace = plain = change = null;
     wrong = "";
     status("");
@@ -100,11 +121,16 @@ async function run() {
   const slow = setTimeout(() => status("The model is at work …"), 150);
   document.body.setAttribute("aria-busy", "true");
   try {
-    wrong = await runs(controller.signal);
+    const hints = await hintsOf(model(), text, controller.signal);
+    if (changesModel(text, hints)) return;
+    sentence = sentenceOf(hints, text);
+    wrong = await runs(sentence.text, controller.signal);
     clearTimeout(slow);
     status("");
     const sizes = Object.values(trace.tokens).map((side) => side.ids.length);
-    live(`Traced: ${trace.output}. ${sizes.join(" and ")} tokens.`);
+    live(
+      `${/[.!?…]$/.test(trace.output) ? trace.output : `${trace.output}.`} ${sizes.join(" and ")} tokens.`,
+    );
     await show();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -120,14 +146,15 @@ async function run() {
 }
 
 /** The run as it is, then with its changes; a change that the model refuses is reported and left out. */
-async function runs(signal) {
+async function runs(text, signal) {
   const changes = isFile() ? [] : read(model()?.interventions, state().change);
-  const first = await traced(request(), [], signal);
+  const body = bodyOf(model(), text, true);
+  const first = await traced(body, [], signal);
   let second = first;
   let comparison = null;
   let failed = "";
   try {
-    if (changes.length) second = await traced(request(), changes, signal);
+    if (changes.length) second = await traced(body, changes, signal);
     if (changes.length) comparison = await api.compare(first.id, second.id, null, signal);
   } catch (error) {
     if (!error.status) throw error;
@@ -135,6 +162,20 @@ async function runs(signal) {
   }
   [trace, plain, change] = [comparison ? second : first, first, comparison];
   return failed;
+}
+
+/** A text in another language goes to the model that reads it, and the page says so. */
+function changesModel(text, hints) {
+  const { name } = model();
+  if (notice?.source !== text) notice = null;
+  if (!hints?.language || state().language === "keep") return false;
+  const language = languageName(hints.language);
+  const [reader] = hints.readers;
+  if (!reader) notice = { source: text, words: `This looks like ${language}; ${name} does not read it.` };
+  if (!reader) return false;
+  notice = { source: text, words: `The text is ${language}: ${reader} reads it.`, instead: name };
+  set({ ...ANOTHER, model: reader });
+  return true;
 }
 
 const status = (text) => {
@@ -147,14 +188,16 @@ const trouble = (text) => {
 async function show() {
   const number = ++drawn;
   const { view } = state();
-  const usual = trace?.meta.input ? "picture" : "attention";
-  const chosen = VIEWS[view] && (view !== "picture" || trace?.meta.input) ? view : usual;
+  const chosen = VIEWS[view] && (view !== "picture" || trace?.meta.input) ? view : "film";
   tabs(at("tabs"), here(), chosen, (id) => set({ view: id }));
   at("panel").setAttribute("aria-labelledby", `tab-${chosen}`);
-  answer();
+  showAnswer(trace, notice, sentence);
   let content;
   try {
-    content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
+    content =
+      trace || chosen === "lessons"
+        ? await VIEWS[chosen].render(trace, model(), page())
+        : welcome(model(), document.body.hasAttribute("aria-busy") && !wrong);
   } catch (error) {
     if (api.isExpired(error) && number === drawn && expired++ < 1) return run();
     if (number === drawn) trouble(error.message);
@@ -163,7 +206,8 @@ async function show() {
   if (number !== drawn) return;
   const back = focused();
   at("what-if").replaceChildren(...(isFile() ? [] : whatIf(model(), plain, change)));
-  at("panel").replaceChildren(...[content].flat());
+  const help = isSaved() ? null : lessonLink(chosen);
+  at("panel").replaceChildren(...[content, help ?? []].flat());
   at("panel").dataset.view = chosen;
   at("exports").replaceChildren(...exporter(at("panel"), trace, about.settings));
   trouble(wrong);
@@ -184,131 +228,17 @@ function focused() {
       ?.focus();
 }
 
-function answer() {
-  at("answer").hidden = !trace;
-  at("asked").textContent = trace ? state().text : ""; // for paper, where the form is not
-  at("forced").replaceChildren();
-  if (!trace) return;
-  const labels = {
-    translate: "Translation",
-    generate: "Continuation",
-    fill: "Filled",
-    classify: "Label",
-    tag: "Tags",
-    answer: "Answer",
-    caption: "Caption",
-    transcribe: "Transcription",
-  };
-  at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
-  at("answer-text").textContent = trace.output || "(nothing)";
-  if (state().prefix) {
-    at("forced").replaceChildren(
-      make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"),
-    );
-  }
-}
-
-function welcome() {
-  const chosen = model();
-  if (readsFiles(chosen)) {
-    const kind = { image: "a picture", video: "a short film", audio: "a sound" }[chosen.input];
-    return make(
-      "section",
-      { class: "welcome" },
-      make("h2", {}, `Choose ${kind} above, or drop one here`),
-      make(
-        "p",
-        {},
-        "The model reads it, and every number on the way can be looked at. Nothing leaves this machine.",
-      ),
-    );
-  }
-  const examples = {
-    fill: ["The <mask> is old."],
-    answer: ["Who sleeps?"],
-  }[chosen?.task] ?? ["I see the small house.", "The old man has a dog."];
-  return make(
-    "section",
-    { class: "welcome" },
-    make("h2", {}, "Type a sentence above"),
-    make(
-      "p",
-      {},
-      "The model reads it, and every number it computes on the way can be looked at here. ",
-      "Nothing leaves this machine.",
-    ),
-    make(
-      "div",
-      { class: "choices" },
-      ...examples.map((text) =>
-        make(
-          "button",
-          {
-            type: "button",
-            class: "choice",
-            onclick: () => {
-              at("text").value = text;
-              set({ text });
-            },
-          },
-          token(text),
-        ),
-      ),
-    ),
-  );
-}
-
-function fillForm() {
-  const chosen = model();
-  const { text, context, beam } = state();
-  for (const [id, content] of [
-    ["text", text],
-    ["context", context],
-  ]) {
-    if (!waiting && at(id).value !== content) at(id).value = content; // a change moves the cursor
-  }
-  at("context-field").hidden = chosen?.task !== "answer";
-  const files = !isFile() && readsFiles(chosen);
-  at("file-field").hidden = !files;
-  at("text-field").hidden = files;
-  at("file-name").textContent = files && state().text !== at("file").files?.[0]?.name ? state().text : "";
-  at("sketch-field").hidden = chosen?.input !== "image";
-  at("file").accept = files ? (chosen.input === "video" ? "image/gif" : `${chosen.input}/*`) : "";
-  at("model").replaceChildren(
-    ...about.models.map((each) =>
-      make(
-        "option",
-        { value: each.name, selected: each.name === chosen?.name },
-        `${each.name} (${each.family})`,
-      ),
-    ),
-  );
-  const writes = ["translate", "generate", "caption", "transcribe"].includes(chosen?.task);
-  at("beam").disabled = !writes;
-  at("beam").replaceChildren(
-    ...["", "1", "2", "4", "8"].map((size) =>
-      make(
-        "option",
-        { value: size, selected: size === beam },
-        size || (writes ? `${chosen.beam} (model default)` : "none"),
-      ),
-    ),
-  );
-  grow();
-}
-
-function grow() {
-  for (const area of document.querySelectorAll("textarea")) {
-    area.style.height = "auto";
-    area.style.height = `${Math.min(area.scrollHeight + 2, 160)}px`;
-  }
-}
-
 function listenToForm() {
   const typed = () => {
     waiting = 0;
-    const changes = { text: at("text").value, context: at("context").value, prefix: "", query: "", key: "" };
-    if (changes.text !== state().text || changes.context !== state().context) set(changes);
+    const before = state();
+    const written = { text: at("text").value, context: at("context").value };
+    setEmptied(!written.text);
+    if (written.text === before.text && written.context === before.context) return;
+    set({
+      ...written,
+      ...{ prefix: "", query: "", key: "", sentence: "", frame: "", length: "", language: "" },
+    });
   };
   for (const id of ["text", "context"]) {
     at(id).addEventListener("input", () => {
@@ -324,8 +254,7 @@ function listenToForm() {
     });
   }
   const taken = (text) => {
-    const view = state().view === "attention" ? "picture" : state().view; // where the file itself is seen
-    set({ text, view, query: "", key: "", prefix: "" });
+    set({ text, query: "", key: "", prefix: "", frame: "" });
   };
   listenToFiles(() => (readsFiles(model()) ? model().input : null), taken, trouble);
   at("ask").addEventListener("submit", (event) => {
@@ -337,26 +266,16 @@ function listenToForm() {
     else if (at("text").value === text && at("context").value === context) begin();
     else typed();
   });
-  at("model").addEventListener("change", (/** @type {any} */ event) =>
-    set({
-      model: event.target.value,
-      where: "",
-      head: "0",
-      query: "",
-      key: "",
-      prefix: "",
-      beam: "",
-      change: "",
-      neuron: "",
-      ...(readsFiles(about.models.find((each) => each.name === event.target.value)) !== readsFiles(model())
-        ? { text: "" }
-        : {}),
-    }),
-  );
+  at("model").addEventListener("change", (/** @type {any} */ event) => {
+    const other = about.models.find((each) => each.name === event.target.value);
+    const keeps = readsFiles(other) === readsFiles(model()) && !isExample(model());
+    set({ ...ANOTHER, model: other.name, language: "keep", ...(keeps ? {} : { text: "", context: "" }) });
+  });
   at("beam").addEventListener("change", (/** @type {any} */ event) =>
     set({ beam: event.target.value, prefix: "" }),
   );
   addEventListener("keydown", (/** @type {any} */ event) => {
+    film.onKey(event);
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, input, select")) return;
     const shown = here();
@@ -375,18 +294,22 @@ async function begin() {
   } catch (error) {
     return trouble((wrong = error.message));
   }
-  fillForm();
+  if (!state().model && !state().text && !isFile()) {
+    const first = forReader(about.models, navigator.languages);
+    if (first && first !== about.models[0]) note({ model: first.name });
+  }
+  fillForm(about.models, model(), waiting !== 0);
   if (state().view === "lessons") show(); // which need no run
   return run();
 }
 
 listen((now, before) => {
-  fillForm();
+  fillForm(about.models, model(), waiting !== 0);
   const other = ASKING.some((name) => now[name] !== before[name]);
+  const isLate = !trace && before.view === "lessons" && now.view !== "lessons"; // which need no run
   if (!other || now.view === "lessons") show();
-  if (other) run();
+  if (other || isLate) run();
 });
-document.querySelector("nav").before(make("section", { id: "what-if", "aria-label": "What if" }));
 document.body.classList.toggle("kept", isFile());
 at("text").readOnly = at("context").readOnly = isFile();
 followHistory();

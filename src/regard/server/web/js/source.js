@@ -1,11 +1,24 @@
-// Where answers come from: the server, or a run that is written into the page itself (an exported file).
+// Where answers come from: the server; a run that is written into the page itself (an exported file); or the page's
+// own engine (js/engine), on a static site and in a file with a model.
 import { EmbeddedRun } from "./embedded.js";
+
+/**
+ * @typedef {object} Answerer
+ * @property {(path: string, options: { method?: string, body?: string }) => Response | Promise<Response>} respond
+ */
 
 /** @type {EmbeddedRun | null | undefined} */
 let run;
+/** @type {Answerer | null} */
+let engine = null;
 
-/** The run in the page; null where a server is behind it. */
-function embeddedRun() {
+/** Let the engine answer in place of a server. @param {Answerer} own */
+export function answerWith(own) {
+  engine = own;
+}
+
+/** The run in the page; null where a server or a site is behind it. */
+export function embeddedRun() {
   if (run === undefined) {
     const content = globalThis.document?.getElementById("kept");
     run = content ? new EmbeddedRun(JSON.parse(content.textContent), embeddedBytes()) : null;
@@ -20,8 +33,14 @@ function embeddedBytes() {
   return bytes;
 }
 
-/** Whether the page is a file with one run in it. */
-export const isFile = () => embeddedRun() !== null;
+/** Whether the page is a file that was saved: its address is its own, and its state stands behind #. */
+export const isSaved = () => embeddedRun() !== null;
+
+/** Whether the page is a file with one run in it, and no model. */
+export const isFile = () => isSaved() && engine === null;
+
+/** Whether a server is behind the page, which has lessons for every sentence and writes files. */
+export const hasServer = () => engine === null && !isSaved();
 
 /** The text of the run in the page. */
 export const embeddedText = () => embeddedRun()?.content.models.kept ?? { text: "", context: "" };
@@ -32,7 +51,7 @@ export const embeddedText = () => embeddedRun()?.content.models.kept ?? { text: 
  * @param {RequestInit} options
  */
 export async function request(path, options = {}) {
-  const here = embeddedRun();
+  const here = engine ?? embeddedRun();
   if (here) return here.respond(path, /** @type {{ method?: string, body?: string }} */ (options));
   return fetch(path, { credentials: "same-origin", ...options });
 }

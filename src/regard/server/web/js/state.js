@@ -1,21 +1,32 @@
 // What the page shows, as one value that lives in the address: a link is a whole state.
-import { embeddedText, isFile } from "./source.js";
+import { embeddedText, isSaved } from "./source.js";
 
 /** @typedef {Record<string, string>} State */
 
 const DEFAULTS = {
-  view: "attention",
+  view: "film",
   model: "",
   text: "",
   context: "",
+  language: "", // "keep": of the model, whatever the text looks like
+  sentence: "", // of a text of several, from 1
   beam: "",
+  sample: "", // how the next token is chosen, as the next four
+  temperature: "",
+  top_k: "",
+  length: "",
+  seed: "",
   prefix: "",
   where: "",
   head: "0",
   query: "",
   key: "",
   side: "",
+  frame: "", // of the film, from 1, as the next
+  strokes: "", // the head whose weights are drawn; none: their mean
   neuron: "",
+  word: "", // whose logit is explained, and the one it is compared with: numbers of choices
+  against: "",
   reading: "weights", // of the heads, as the next four
   words: "",
   hide: "",
@@ -30,11 +41,17 @@ const DEFAULTS = {
   n: "",
   d: "",
 };
+/** Counted from 0 in the page, from 1 in its address. */
+const FROM_ONE = ["step"];
+/** @param {string} value @param {number} by */
+const shifted = (value, by) => (/^\d{1,6}$/.test(value) ? String(Math.max(0, Number(value) + by)) : value);
 /** Each change of one of these is a step that "back" undoes. */
 const STEPS = [
   "view",
   "prefix",
   "text",
+  "sentence",
+  "seed",
   "change",
   "other_text",
   "other_model",
@@ -59,7 +76,13 @@ const defaults = () => ({ ...DEFAULTS, ...embeddedText() });
 export function decode(search, initial = defaults()) {
   const given = new URLSearchParams(search);
   return Object.freeze(
-    Object.fromEntries(Object.keys(initial).map((name) => [name, given.get(name) ?? initial[name]])),
+    Object.fromEntries(
+      Object.keys(initial).map((name) => {
+        const value = given.get(name);
+        if (value === null) return [name, initial[name]];
+        return [name, FROM_ONE.includes(name) ? shifted(value, -1) : value];
+      }),
+    ),
   );
 }
 
@@ -71,13 +94,14 @@ export function decode(search, initial = defaults()) {
 export function encode(next, initial = defaults()) {
   const parameters = new URLSearchParams();
   for (const name of Object.keys(initial)) {
-    if (String(next[name]) !== initial[name]) parameters.set(name, next[name]);
+    const value = String(next[name]);
+    if (value !== initial[name]) parameters.set(name, FROM_ONE.includes(name) ? shifted(value, 1) : value);
   }
   return parameters.toString();
 }
 
 /** Of a page that is a file, the part behind # alone may change. */
-const here = () => (isFile() ? location.hash.slice(1) : location.search);
+const here = () => (isSaved() ? location.hash.slice(1) : location.search);
 
 export const state = () => (current ??= decode(here()));
 
@@ -93,8 +117,8 @@ export const number = (name) => (/^\d{1,6}$/.test(state()[name]) ? Number(state(
  */
 export function address(changes = {}) {
   const query = encode({ ...state(), ...changes });
-  if (isFile()) return `#${query}`;
-  return query ? `/?${query}` : "/";
+  if (isSaved()) return `#${query}`;
+  return query ? `?${query}` : "."; // a site may lie in any folder
 }
 
 /**
@@ -104,15 +128,29 @@ export function address(changes = {}) {
 export function set(changes) {
   const before = state();
   const target = address(changes);
-  current = decode(target.slice(1));
-  const now = current;
+  const now = (current = decode(target.slice(1)));
   const isStep = STEPS.some((name) => now[name] !== before[name]);
-  try {
-    history[isStep ? "pushState" : "replaceState"](null, "", target);
-  } catch (error) {
-    if (!isFile()) throw error; // in a frame of a notebook there is no address to change
-  }
+  write(target, isStep ? "pushState" : "replaceState");
   for (const listener of listeners) listener(now, before);
+}
+
+/**
+ * Change what only the address has to know: a view has drawn it already.
+ * @param {State} changes
+ */
+export function note(changes) {
+  const target = address(changes);
+  current = decode(target.slice(1));
+  write(target, "replaceState");
+}
+
+/** @param {string} target @param {"pushState" | "replaceState"} method */
+function write(target, method) {
+  try {
+    history[method](null, "", target);
+  } catch (error) {
+    if (!isSaved()) throw error; // in a frame of a notebook there is no address to change
+  }
 }
 
 /** @param {(now: State, before: State) => void} listener */
@@ -121,7 +159,7 @@ export const listen = (listener) => listeners.add(listener);
 /** Follow the buttons "back" and "forward". */
 export function followHistory() {
   addEventListener("popstate", () => {
-    if (isFile() && /^#\w+$/.test(location.hash)) return; // a link to a place on the page
+    if (isSaved() && /^#\w+$/.test(location.hash)) return; // a link to a place on the page
     const before = state();
     current = decode(here());
     for (const listener of listeners) listener(current, before);

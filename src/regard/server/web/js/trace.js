@@ -55,6 +55,7 @@ import * as api from "./api.js";
  * @property {number | null} scale
  * @property {boolean} [equal] all scores are made equal
  * @property {boolean} [off] the head is ablated
+ * @property {number} group the head of the keys, which several heads of queries may share
  */
 
 const MAX_RUNS = 8; // whose tensors stay in memory
@@ -189,6 +190,7 @@ export class Trace {
       scale: this.scale(where, short),
       equal: this.changes("uniform", where, head).length > 0,
       off: this.changes("zero_head", where, head).length > 0,
+      group: Math.floor((head * (this.shapes.get(`${where}.key`)?.[0] ?? 1)) / this.heads(where)),
     };
   }
 

@@ -3,6 +3,7 @@ import { draw, following, make, token } from "../a11y.js";
 import { reach, share, signed } from "../color.js";
 import { bar, fixed, paint } from "../figures.js";
 import { address, set } from "../state.js";
+import { diagram } from "./diagram.js";
 import { axis, formulaParts, short, shown } from "./numbers.js";
 
 const MAX_WRITTEN = 16; // columns up to which the number stands in the cell
@@ -49,6 +50,7 @@ const KINDS = {
       make("figcaption", {}, make("code", {}, data.caption)),
       make("pre", { class: "scroll" }, make("code", {}, data.text)),
     ),
+  diagram: (data) => captioned(data, ...diagram(data)),
   slider: (data) => slider(data),
 };
 
@@ -57,25 +59,50 @@ export const figure = (data) => KINDS[data.kind](data);
 const captioned = (data, ...inside) =>
   make("figure", { class: `lesson-${data.kind}` }, make("figcaption", {}, ...math(data.caption)), ...inside);
 
-/** A figure for each of some values; the slider chooses one of them. */
+/** A figure for each of some values; the slider chooses one of them, or Play shows one after the other. */
 function slider({ caption, places, figures }) {
   const value = make("output", {}, places[0]);
   const shownHere = make("div", {}, figure(figures[0]));
+  const show = (at) => {
+    input.value = at;
+    value.textContent = places[at];
+    input.setAttribute("aria-valuetext", places[at]);
+    shownHere.replaceChildren(figure(figures[at]));
+  };
   const input = make("input", {
     type: "range",
     min: 0,
     max: places.length - 1,
     value: 0,
     "aria-valuetext": places[0],
-    oninput: (event) => {
-      const at = Number(event.target.value);
-      value.textContent = places[at];
-      event.target.setAttribute("aria-valuetext", places[at]);
-      shownHere.replaceChildren(figure(figures[at]));
-    },
+    oninput: (event) => show(Number(event.target.value)),
   });
-  const label = make("label", {}, `${caption} `, input, " ", value);
-  return make("figure", { class: "lesson-slider" }, label, shownHere);
+  const label = make("label", {}, `${caption} `, input, " ", value, " ");
+  return make("figure", { class: "lesson-slider" }, label, player(input, places.length - 1, show), shownHere);
+}
+
+/** A button that moves a slider to its end, from the beginning if it is there already. */
+function player(input, last, show) {
+  let timer = 0;
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    button.textContent = "Play";
+  };
+  const next = () => {
+    const at = Number(input.value) + 1;
+    if (at > last || !input.isConnected) return stop();
+    show(at);
+    if (at === last) stop();
+  };
+  const start = () => {
+    if (timer) return stop();
+    if (Number(input.value) === last) show(0);
+    button.textContent = "Stop";
+    timer = setInterval(next, 1000);
+  };
+  const button = make("button", { type: "button", onclick: start }, "Play");
+  return button;
 }
 
 function table({ columns, rows, digits }) {

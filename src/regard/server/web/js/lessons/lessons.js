@@ -1,15 +1,16 @@
 // Lessons: each step asks for a prediction, then shows the number, and names the function that computed it.
 import * as api from "../api.js";
-import { choices, live, make, token } from "../a11y.js";
-import { address, number, set, state } from "../state.js";
-import { figure, plain, words } from "./figures.js";
-import { readNumber, shown } from "./numbers.js";
+import { choices, make, token } from "../a11y.js";
+import { number, set, state } from "../state.js";
+import { figure, words } from "./figures.js";
+import { arrived, go, link } from "./links.js";
+import { overview } from "./overview.js";
+import { countSteps, isAnswered, mark } from "./progress.js";
+import { question, reachable, reveal } from "./question.js";
+import { TEACHERS, teachers } from "./teachers.js";
 
-const answers = new Map(); // what was predicted, by lesson and step; null: shown without a guess
-const drafts = new Map(); // what is being typed
 const requests = new Map(); // lessons by what they were asked with
 let list = null;
-let arriving = false; // the next step that is drawn gets the keyboard
 
 export async function render(_, model) {
   const tab = document.getElementById("tab-lessons");
@@ -20,88 +21,77 @@ export async function render(_, model) {
     throw error;
   });
   const { lessons } = await list;
+  if (state().lesson === TEACHERS) return teachers(lessons, (lesson) => slowly(computed(lesson, model)));
   const lesson = lessons.find((each) => each.name === state().lesson);
   if (!lesson) return overview(lessons);
-  return page(await computed(lesson, model), lessons);
+  return page(await soon(lesson, model, lessons), lessons);
 }
 
-/** A lesson is computed once for a model, a text and sizes: going to and fro changes no number. */
-function computed(lesson, model) {
+/** The first step is shown as soon as it is there, while the others are computed. */
+async function soon(lesson, model, lessons) {
+  const { query, key } = asked(lesson, model);
+  if ((number("step") ?? 0) > 1 || requests.has(key)) return slowly(computed(lesson, model));
+  const first = await slowly(api.lesson(lesson.name, { ...query, first: "true" }));
+  const next = lessons[lessons.findIndex((each) => each.name === lesson.name) + 1];
+  computed(lesson, model).then(
+    (whole) => followed(whole, next),
+    () => {}, // the next step asks again, and says what is wrong
+  );
+  return { ...first, key, isWhole: false };
+}
+
+/** The steps that were on their way are there: the row of steps and the button for the next one. */
+function followed(lesson, next) {
+  /** @type {HTMLElement | null} */
+  const before = document.querySelector("#panel [role=group][aria-label=Step]");
+  if (before?.dataset.key !== lesson.key || before.children.length > 1) return; // the person is elsewhere
+  countSteps(lesson.name, lesson.steps.length);
+  before.replaceWith(row(lesson, 0));
+  document.querySelector("#panel .lesson-turn").replaceWith(turns(lesson, 0, next));
+}
+
+/** What a lesson is asked with. */
+function asked(lesson, model) {
   const { text, n, d } = state();
   const query = { model: model.name };
   if (lesson.uses.includes("text") && text.trim()) query.text = text.slice(0, 2000); // more than any lesson reads
   if (lesson.uses.includes("sizes")) Object.assign(query, n && { n }, d && { d });
-  const key = JSON.stringify([lesson.name, query]);
+  return { query, key: JSON.stringify([lesson.name, query]) };
+}
+
+/** A lesson is computed once for a model, a text and sizes: going to and fro changes no number. */
+function computed(lesson, model) {
+  const { query, key } = asked(lesson, model);
   if (!requests.has(key)) {
-    const status = document.getElementById("status");
-    const slow = setTimeout(() => {
-      status.textContent = "The lesson is being computed …";
-    }, 150);
-    const answer = api.lesson(lesson.name, query).then((response) => ({ ...response, key }));
+    const answer = api.lesson(lesson.name, query).then((response) => ({ ...response, key, isWhole: true }));
     requests.set(
       key,
-      answer
-        .catch((error) => {
-          requests.delete(key);
-          throw error;
-        })
-        .finally(() => {
-          clearTimeout(slow);
-          status.textContent = "";
-        }),
+      answer.catch((error) => {
+        requests.delete(key);
+        throw error;
+      }),
     );
   }
   return requests.get(key);
 }
 
-const link = (text, changes, settings = {}) =>
-  make(
-    "a",
-    {
-      ...settings,
-      href: address(changes),
-      onclick: (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        arriving = true;
-        set(changes);
-      },
-    },
-    text,
-  );
-
-function overview(lessons) {
-  const first = make("h2", { tabindex: "-1" }, "Lessons");
-  arrived(first);
-  return [
-    first,
-    make(
-      "p",
-      {},
-      "From a mixture of three words to a whole Transformer. ",
-      "Each step asks what you expect before it shows the number. ",
-      "A wrong guess costs nothing, and it is often the one that is remembered.",
-    ),
-    make(
-      "ol",
-      { class: "lessons" },
-      ...lessons.map((lesson) =>
-        make(
-          "li",
-          {},
-          link(words(lesson.title), { lesson: lesson.name, step: "0" }),
-          make("p", { class: "quiet" }, ...words(lesson.about)),
-        ),
-      ),
-    ),
-  ];
+/** What takes a while is announced. */
+function slowly(answer) {
+  const status = document.getElementById("status");
+  const slow = setTimeout(() => {
+    status.textContent = "The lesson is being computed …";
+  }, 150);
+  return answer.finally(() => {
+    clearTimeout(slow);
+    status.textContent = "";
+  });
 }
 
 function page(lesson, lessons) {
   const place = lessons.findIndex((other) => other.name === lesson.name);
   const count = lesson.steps.length;
-  const at = Math.min(number("step") ?? 0, Math.max(0, count - 1));
-  const next = lessons[place + 1];
+  const at = Math.max(0, Math.min((number("step") ?? 1) - 1, count - 1));
+  if (count && lesson.isWhole) countSteps(lesson.name, count);
   return [
     make(
       "p",
@@ -121,54 +111,43 @@ function page(lesson, lessons) {
       : null,
     lesson.uses.includes("sizes") ? sizes(lesson) : null,
     lesson.missing ? missing(lesson) : null,
-    count
-      ? choices(
-          "Step",
-          lesson.steps.map((step, i) => [
-            i,
-            mark(lesson, i),
-            `step ${i + 1}: ${step.title}${answers.has(id(lesson, i)) ? ", answered" : ""}`,
-          ]),
-          at,
-          (step) => go({ step: String(step) }),
-        )
-      : null,
+    count ? row(lesson, at) : null,
     count ? drawn(lesson, at) : null,
-    make(
-      "p",
-      { class: "lesson-turn" },
-      at > 0 ? make("button", { type: "button", onclick: () => go({ step: String(at - 1) }) }, "Back") : null,
-      at < count - 1
-        ? make(
-            "button",
-            { type: "button", class: "main", onclick: () => go({ step: String(at + 1) }) },
-            "Next step",
-          )
-        : next
-          ? make(
-              "button",
-              { type: "button", class: "main", onclick: () => go({ lesson: next.name, step: "0" }) },
-              "Next lesson: ",
-              ...words(next.title),
-            )
-          : null,
-    ),
+    turns(lesson, at, lessons[place + 1]),
   ].filter(Boolean);
 }
 
-const id = (lesson, i) => `${lesson.key} ${i}`;
-const mark = (lesson, i) => (answers.has(id(lesson, i)) ? `${i + 1} ✓` : String(i + 1));
-
-function go(changes) {
-  arriving = true;
-  set(changes);
+/** The steps of the lesson, one of them chosen. */
+function row(lesson, at) {
+  const group = choices(
+    "Step",
+    lesson.steps.map((step, i) => [
+      i,
+      mark(lesson, i),
+      `step ${i + 1}: ${step.title}${isAnswered(lesson, i) ? ", answered" : ""}`,
+    ]),
+    at,
+    (step) => go({ step: String(step + 1) }),
+  );
+  group.dataset.key = lesson.key;
+  return group;
 }
 
-/** After the page has taken in what was drawn, the keyboard stands at its heading. */
-function arrived(heading) {
-  if (!arriving) return;
-  arriving = false;
-  setTimeout(() => heading.focus(), 0);
+/** Back, and on to the next step or lesson. */
+function turns(lesson, at, next) {
+  const count = lesson.steps.length;
+  const button = (settings, changes, ...text) =>
+    make("button", { type: "button", ...settings, onclick: () => go(changes) }, ...text);
+  const main = { class: "main" };
+  const on = () => {
+    if (at < count - 1) return button(main, { step: String(at + 2) }, "Next step");
+    if (lesson.steps.length && !lesson.isWhole)
+      return make("span", { class: "quiet" }, "More steps follow …");
+    if (!next) return null;
+    return button(main, { lesson: next.name, step: "0" }, "Next lesson: ", ...words(next.title));
+  };
+  const back = at > 0 ? button({}, { step: String(at) }, "Back") : null;
+  return make("p", { class: "lesson-turn" }, back, on());
 }
 
 function missing(lesson) {
@@ -237,137 +216,7 @@ function drawn(lesson, i) {
       ...step.functions.flatMap((name, k) => [k ? ", " : "", make("code", {}, name)]),
     ),
   );
-  if (answers.has(id(lesson, i))) reveal(lesson, i, result);
+  if (isAnswered(lesson, i)) reveal(lesson, i, result);
   setTimeout(() => reachable(section), 0);
   return section;
-}
-
-/** What is wider than its room can be scrolled with the keyboard too. */
-function reachable(home) {
-  for (const area of home.querySelectorAll(".scroll")) {
-    if (area.scrollWidth <= area.clientWidth && area.scrollHeight <= area.clientHeight) continue;
-    const name = area.closest("figure")?.querySelector("figcaption")?.textContent ?? "figure";
-    for (const [key, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": name }))
-      area.setAttribute(key, value);
-  }
-}
-
-function question(lesson, i, result) {
-  const task = lesson.steps[i].question;
-  const given = (answer) => {
-    if (answers.has(id(lesson, i))) return;
-    answers.set(id(lesson, i), answer);
-    live(reveal(lesson, i, result));
-    reachable(result);
-    if (!document.activeElement?.checkVisibility()) result.querySelector(".verdict").focus(); // its button is gone
-    document.querySelector("#panel [role=group][aria-label=Step] [aria-pressed=true]").textContent = mark(
-      lesson,
-      i,
-    );
-  };
-  const skip = make("button", { type: "button", class: "plain", onclick: () => given(null) }, "Just show me");
-  const prompt = make(
-    "p",
-    { class: "asked", id: "asked-here" },
-    make("span", { class: "label" }, "Your prediction "),
-    ...words(task.text),
-  );
-  const inside =
-    task.kind === "choice"
-      ? make(
-          "div",
-          { role: "group", "aria-labelledby": "asked-here", class: "options" },
-          ...task.options.map((text, k) =>
-            make(
-              "button",
-              { type: "button", class: "option", "data-option": k, onclick: () => given(k) },
-              make("bdi", { dir: "auto" }, ...words(text)),
-            ),
-          ),
-          skip,
-        )
-      : typed(lesson, i, task, given, skip);
-  return make("div", { class: "question" }, prompt, inside);
-}
-
-function typed(lesson, i, task, given, skip) {
-  const name = id(lesson, i);
-  const field = make("input", {
-    type: "text",
-    inputmode: "decimal",
-    id: "prediction",
-    "aria-labelledby": "asked-here",
-    autocomplete: "off",
-    size: 12,
-    value: drafts.get(name) ?? "",
-    oninput: (event) => drafts.set(name, event.target.value),
-  });
-  const complaint = make("span", { class: "complaint", role: "alert" });
-  return make(
-    "form",
-    {
-      class: "options",
-      onsubmit: (event) => {
-        event.preventDefault();
-        const value = readNumber(field.value, task.digits);
-        complaint.textContent = value === null ? "Type a number, such as 0.5." : "";
-        if (value !== null) given(value);
-      },
-    },
-    field,
-    task.unit ? make("span", {}, task.unit) : null,
-    make("button", { type: "submit", class: "main" }, "Answer"),
-    skip,
-    complaint,
-  );
-}
-
-/** The true value, whether the prediction fits, why, and what there is to see. What is said is returned. */
-function reveal(lesson, i, result) {
-  const { question: task, why, after, then } = lesson.steps[i];
-  const answer = answers.get(id(lesson, i));
-  const fits =
-    task.kind === "choice"
-      ? answer === task.answer
-      : answer !== null && Math.abs(answer - task.answer) <= task.tolerance * (1 + 1e-9);
-  const truth =
-    task.kind === "choice"
-      ? task.options[task.answer]
-      : shown(task.answer, task.digits) + (task.unit ? ` ${task.unit}` : "");
-  const verdict =
-    answer === null
-      ? ""
-      : fits
-        ? "That fits. "
-        : task.kind === "choice"
-          ? "Not this one. "
-          : `You said ${String(answer).replace("-", "−")}. `;
-  result.replaceChildren(
-    make(
-      "p",
-      { tabindex: "-1", class: answer === null ? "verdict" : fits ? "verdict fits" : "verdict off" },
-      verdict ? make("b", {}, `${fits ? "✓" : "✗"} ${verdict}`) : null,
-      "The answer: ",
-      make("b", { class: "truth", "data-value": task.answer }, make("bdi", { dir: "auto" }, ...words(truth))),
-      ".",
-    ),
-    make("p", {}, ...words(why)),
-    make("div", { class: "figures" }, ...after.map(figure)),
-    ...then.map((text) => make("p", {}, ...words(text))),
-  );
-  for (const button of result.parentElement.querySelectorAll(".options button")) mute(button, task, answer);
-  for (const field of result.parentElement.querySelectorAll("#prediction")) field.readOnly = true;
-  return `${verdict}The answer: ${truth}. ${plain(why)}`;
-}
-
-/** What was chosen stays to be seen, and cannot be chosen again. */
-function mute(button, task, answer) {
-  if (!button.dataset.option) {
-    button.hidden = true;
-    return;
-  }
-  const place = Number(button.dataset.option);
-  button.setAttribute("aria-disabled", "true");
-  button.setAttribute("aria-pressed", String(place === answer));
-  button.classList.toggle("true", place === task.answer);
 }

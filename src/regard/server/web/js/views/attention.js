@@ -4,7 +4,7 @@ import { SMALL, bar, grid, number, picture, spoken, strips } from "../figures.js
 import { toggle } from "../interventions.js";
 import { set, state } from "../state.js";
 import { recompute, row } from "../trace.js";
-import { drawer, hint } from "./drawer.js";
+import { drawer, hint, scaleWords } from "./drawer.js";
 import { chosen, none, pickers, tokenPicker } from "./selection.js";
 
 const TOP = 12; // keys of a long row that are listed one by one
@@ -37,7 +37,7 @@ export async function render(trace, model) {
       "div",
       { class: "split uneven" },
       matrix(selection, parts),
-      selection.key === null ? hint() : drawer(selection, parts, computed),
+      selection.key === null ? hint(isScaled) : drawer(selection, parts, computed, model),
     ),
     tokenPicker("Query", selection.rows, selection.query, (text, i) => `query ${text}, place ${i}`),
     steps(selection, parts, computed),
@@ -86,8 +86,9 @@ function steps(selection, parts, computed) {
   if (isLong) order.sort((a, b) => computed.weights[b] - computed.weights[a]).splice(TOP);
   const names = order.map((j) => keyButton(selection, j, isLong));
   roving(names.map((each) => [each]));
-  const scale = parts.equal ? "made equal" : `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`;
-  const columns = ["Key", ...(isScaled ? ["q·k", scale] : ["score"]), "mask", "exp(e − max)", "weight"];
+  const scale = () => (parts.equal ? "made equal" : `${scaleWords(parts)}${parts.bias ? " + bias" : ""}`);
+  const before = isScaled ? ["q·k", `score: ${scale()}`] : ["score"];
+  const columns = ["Key", ...before, "mask", "exp(score − largest)", "weight"];
   const line = (j, i) => {
     const isVisible = computed.visible[j];
     return make(

@@ -3,9 +3,10 @@ import * as api from "../api.js";
 import { choices, live, make, quiet, section, token } from "../a11y.js";
 import { reach, signed } from "../color.js";
 import { SMALL, attentionFigure, chip, number, numberGrid, picture, spoken } from "../figures.js";
-import { read } from "../interventions.js";
+import { describe, read, write } from "../interventions.js";
 import { number as numbered, set, state } from "../state.js";
 import { chosen, labels, pickers } from "./selection.js";
+import { term } from "./terms.js";
 import { chips, editor, sentence, words } from "./what_if.js";
 
 /** `page`: the models that there are, and how the page asks for runs. */
@@ -27,11 +28,13 @@ export async function render(trace, model, page) {
       make("p", { role: "alert", class: "wrong" }, error.message),
     ];
   }
+  if (trace.id === second.id)
+    return [title, form(trace, model, other, plain, page), suggestions(trace, other)];
   live(sentence(comparison));
   return [
     title,
     form(trace, model, other, plain, page),
-    result(trace, second, comparison),
+    result(trace, comparison),
     await attention(trace, second, comparison),
   ].flat();
 }
@@ -114,20 +117,38 @@ function form(trace, model, other, plain, page) {
   );
 }
 
-function result(trace, second, comparison) {
+/** B is the same run so far: what it could be instead. */
+function suggestions(trace, other) {
+  const offered = other.interventions;
+  const selection = chosen(trace);
+  const { where, head } = selection ?? {};
+  const changes = [
+    { type: "zero_head", where, head },
+    { type: "uniform", where, head },
+    { type: "drop_positions" },
+    { type: "unmask_future" },
+  ].filter(({ type }) => offered?.types.includes(type));
+  const button = (change) =>
+    make(
+      "button",
+      { type: "button", class: "choice", onclick: () => set({ other_change: write(offered, [change]) }) },
+      `B ${describe(offered, change)}`,
+    );
+  return section(
+    "Suggestions",
+    "What should be different in B?",
+    quiet("Give B another text, another model or a change above, or begin with one of these:"),
+    make("div", { class: "choices" }, ...changes.map(button)),
+  );
+}
+
+function result(trace, comparison) {
   const numbers = comparison.comparison;
   return [
     make(
       "section",
       { "aria-label": "Result" },
       make("h3", {}, "What is different"),
-      trace.id === second.id
-        ? make(
-            "p",
-            { class: "quiet" },
-            "B is the same run so far. Give it another text, another model, or a change.",
-          )
-        : null,
       make("p", { class: "result", id: "compared" }, sentence(comparison)),
       make(
         "p",
@@ -160,7 +181,10 @@ function distributions(trace, numbers) {
     { "aria-label": "Next word" },
     make("h3", {}, "The next word in both"),
     quiet(
-      `KL(A ‖ B), how far the distributions are apart: ${number(numbers.divergence, 4)} nats at this step. `,
+      term("KL divergence", "KL(A ‖ B)"),
+      `, how far the distributions are apart: ${number(numbers.divergence, 4)} `,
+      term("nat", "nats"),
+      " at this step. ",
       "Steps at which both had read the same:",
     ),
     choices("Step", steps, numbers.step, (i) => set({ query: String(i) })),
@@ -204,7 +228,7 @@ async function attention(trace, second, comparison) {
   return section(
     "Attention of both",
     "Attention in both, and the difference",
-    quiet("A cell chosen in one is chosen in all: places of the same tokens, or of others in their place."),
+    quiet("Choosing a cell marks the same place in all three."),
     pickers(trace, selection),
     make(
       "div",

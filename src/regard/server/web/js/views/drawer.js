@@ -3,20 +3,21 @@ import { make, scrollable, token } from "../a11y.js";
 import { number, strips } from "../figures.js";
 import { set } from "../state.js";
 import { row } from "../trace.js";
+import { numberEditor } from "./edit.js";
 
-export const hint = () =>
+export const hint = (isScaled) =>
   make(
     "p",
     { class: "drawer empty quiet" },
-    "Choose a cell or a key: its weight is computed again here, from q and k.",
+    `Choose a cell or a key: its weight is computed again here, from ${isScaled ? "q and k" : "its score"}.`,
   );
 
-export function drawer(selection, parts, computed) {
+export function drawer(selection, parts, computed, model) {
   const { rows, keys, query, key } = selection;
-  const model = parts.weights.data[query * parts.weights.shape[1] + key];
+  const weight = parts.weights.data[query * parts.weights.shape[1] + key];
   const here = computed.weights[key];
   const close = { type: "button", "aria-label": "Close the arithmetic", onclick: () => set({ key: "" }) };
-  const attributes = { class: "drawer", id: "drawer", "data-here": here, "data-model": model };
+  const attributes = { class: "drawer", id: "drawer", "data-here": here, "data-model": weight };
   return make(
     "section",
     { ...attributes, "aria-label": "Arithmetic" },
@@ -27,8 +28,18 @@ export function drawer(selection, parts, computed) {
       make("button", close, "×"),
     ),
     parts.scale === null ? null : products(selection, parts),
-    make("div", { class: "scroll" }, arithmetic(selection, parts, computed, here, model)),
+    make("div", { class: "scroll" }, arithmetic(selection, parts, computed, here, weight)),
+    editor(selection, parts, model),
   );
+}
+
+/** q and k of this cell can be edited. */
+function editor({ where, head, query, key }, parts, model) {
+  if (parts.scale === null) return null;
+  return numberEditor(model, [
+    { label: "q", name: `${where}.query`, head, position: query, values: row(parts.query, query) },
+    { label: "k", name: `${where}.key`, head: parts.group, position: key, values: row(parts.key, key) },
+  ]);
 }
 
 /** A line for each step: its name, its value, and why. */
@@ -43,9 +54,9 @@ function arithmetic(selection, parts, computed, here, model) {
       isVisible ? "the query may look at this key" : "the query may not look at this key, so its weight is 0",
     ],
     [
-      "exp(e − max)",
+      "exp(score − largest)",
       number(computed.powers[key], 6),
-      `max = ${number(computed.highest, 6)}, so that nothing overflows`,
+      `the largest score is ${number(computed.highest, 6)}; without it exp could overflow`,
     ],
     ["sum", number(computed.sum, 6), "of these over all visible keys"],
     ["weight here", number(here, 8), "the quotient, in float64"],
@@ -60,7 +71,7 @@ function arithmetic(selection, parts, computed, here, model) {
     const width = parts.query.shape.at(-1);
     lines.unshift(
       ["q · k", number(computed.products[key], 6), `the sum of ${width} products`],
-      ["e", number(computed.scores[key], 6), scoreWords(selection, parts)],
+      ["score", number(computed.scores[key], 6), scoreWords(selection, parts)],
     );
   }
   const line = ([name, value, why]) =>
@@ -74,12 +85,17 @@ function arithmetic(selection, parts, computed, here, model) {
   return make("table", { class: "numbers" }, make("tbody", {}, ...lines.map(line)));
 }
 
+/** The factor of the products, as the equation has it if it is 1 / √d. */
+export function scaleWords({ scale, query }) {
+  const width = query.shape.at(-1);
+  return Math.abs(scale - width ** -0.5) < 1e-9 ? `/ √${width}` : `× ${number(scale, 3)}`;
+}
+
 function scoreWords({ query, key }, parts) {
   if (parts.equal) return "whatever q · k is: all scores are made equal";
   const bias = parts.bias?.data[query * parts.weights.shape[1] + key];
-  if (bias !== undefined) return `q · k × ${number(parts.scale, 6)} + ${number(bias, 6)} for the distance`;
-  const root = parts.scale === 1 ? "" : ` (1 / √${parts.query.shape.at(-1)})`;
-  return `q · k × ${number(parts.scale, 6)}${root}`;
+  const scaled = parts.scale === 1 ? "q · k" : `q · k ${scaleWords(parts)}`;
+  return bias === undefined ? scaled : `${scaled} + ${number(bias, 6)} for the distance`;
 }
 
 /** q, k and their products, number by number. */

@@ -2,9 +2,10 @@
 import { isRefused } from "../api.js";
 import { check, live, make, quiet, roving, section, select } from "../a11y.js";
 import { reach } from "../color.js";
-import { attentionFigure, cut, number, picture, spoken } from "../figures.js";
+import { attentionFigure, cut, legend, number, picture, spoken } from "../figures.js";
 import { set, state } from "../state.js";
 import { chosen, labels, link, none } from "./selection.js";
+import { term } from "./terms.js";
 
 const MOST_PINS = 4;
 const READINGS = [
@@ -53,12 +54,14 @@ export async function render(trace, _, page) {
       make(
         "div",
         {},
-        quiet(
-          sort
-            ? `Heads of a kind in the order of their ${sort}, in ${UNITS[sort]}.`
-            : "A row is a layer, a column a head. Dark fields on a light page (bright ones on a dark page) " +
-                "are large weights.",
-        ),
+        sort
+          ? quiet(
+              "Heads of a kind in the order of their ",
+              sort === "entropy" ? term(sort) : sort,
+              `, in ${UNITS[sort]}.`,
+            )
+          : quiet("A row is a layer, a column a head. The stronger the colour, the larger the weight: "),
+        legend(),
         ...groups,
       ),
       big,
@@ -206,7 +209,13 @@ async function large(trace, selection, reading) {
   return make(
     "section",
     { class: "big", "aria-label": "One head" },
-    make("h3", {}, titled(selection.where, selection.head, reading)),
+    make(
+      "h3",
+      {},
+      ...(reading === "rollout"
+        ? [term("rollout", "Rollout"), " through all layers"]
+        : [titled(selection.where, selection.head, reading)]),
+    ),
     reading === "rollout"
       ? null
       : make(

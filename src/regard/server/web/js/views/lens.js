@@ -4,6 +4,7 @@ import { share } from "../color.js";
 import { SMALL, heatmap } from "../figures.js";
 import { set } from "../state.js";
 import { link } from "./selection.js";
+import { term } from "./terms.js";
 
 const lensSection = (...content) => section("Logit lens", "Logit lens", ...content);
 
@@ -24,6 +25,7 @@ export async function lens({ trace, stack, side, tokens, place }) {
     return lensSection(quiet("Only what is written becomes words. ", there, "."));
   }
   const { names, best, count } = await words(trace);
+  const tied = trace.meta.config?.tie_embeddings;
   const places = tokens.ids.length;
   const first = Math.max(0, Math.min(places - SMALL, place - SMALL / 2)); // a window of a long text
   const columns = Array.from({ length: Math.min(places, SMALL) }, (_, i) => first + i);
@@ -60,9 +62,11 @@ export async function lens({ trace, stack, side, tokens, place }) {
   });
   return lensSection(
     quiet(
-      `What the output layer would say if the ${stack} ended behind each layer: the best word`,
+      term("logit lens", "What the output layer would say"),
+      ` if the ${stack} ended behind each layer: the best word`,
       `${stack === "decoder" ? " to come next" : ""} at each place, the stronger the more probable. `,
       "Only the last layer was trained to be read so.",
+      tied ? " Input and output share one table of embeddings, so an embedding first predicts itself." : "",
     ),
     make("div", { class: "scroll" }, map),
     make("h4", {}, `The ${count} best at `, token(tokens.shown[place])),

@@ -13,8 +13,11 @@ import {
   token,
 } from "../a11y.js";
 import { bar, chip, fixed, number } from "../figures.js";
-import { isFile } from "../source.js";
+import { hasServer, isFile } from "../source.js";
 import { number as numbered, set } from "../state.js";
+import { sampling } from "./sampling.js";
+import { link } from "./selection.js";
+import { term } from "./terms.js";
 
 const percent = (p) => (p >= 0.9995 ? "100 %" : p < 0.0005 ? "< 0.1 %" : `${(p * 100).toFixed(1)} %`);
 
@@ -31,7 +34,7 @@ export async function render(trace) {
   ).place;
   return [
     make("h2", {}, writes ? "The output, token by token" : "What the model answers"),
-    writes ? summary(steps) : null,
+    writes ? summary(steps) : filled(trace),
     field(
       "Place",
       choices(
@@ -51,6 +54,7 @@ export async function render(trace) {
       writes,
       prompt,
     ),
+    writes ? await sampling(trace, at) : null,
     writes ? tree(trace, prompt) : null,
   ].filter(Boolean);
 }
@@ -58,7 +62,9 @@ export async function render(trace) {
 function summary(steps) {
   const log = steps.reduce((sum, step) => sum + Math.log(step.p), 0);
   return quiet(
-    `log p = ${number(log, 3)} for ${steps.length} tokens; the surest is `,
+    term("log p"),
+    ` = ${number(log, 3)} for ${steps.length} tokens, ${number(log / steps.length, 3)} a token `,
+    "(0 is certain); the surest is ",
     token(steps.reduce((a, b) => (a.p > b.p ? a : b)).shown),
     ", the least sure ",
     token(steps.reduce((a, b) => (a.p < b.p ? a : b)).shown),
@@ -66,12 +72,26 @@ function summary(steps) {
   );
 }
 
+/** The text with what a masked language model put into its gaps. */
+function filled(trace) {
+  const { source } = trace.tokens;
+  if (trace.meta.task !== "fill" || !trace.steps.some(({ id }) => id !== null)) return null;
+  const parts = trace.steps.map(({ id, best }, place) => {
+    if (id === null) return source.words[place] < 0 ? null : token(source.shown[place]);
+    return make("mark", {}, token(best.find((each) => each.id === id)?.shown ?? ""));
+  });
+  const shown = parts.filter((part) => part !== null);
+  return make("p", {}, "Filled in: ", ...shown.flatMap((part) => [part, " "]));
+}
+
 /** The ids that lie before a place, as the address has them. */
 const before = (trace, place, prompt) => trace.tokens.output.ids.slice(prompt, place);
 
 function alternatives(trace, step, writes, prompt) {
   const end = trace.tokens.output?.ids.at(-1);
-  const rows = step.best.map((word) => {
+  const isListed = step.id === null || step.best.some(({ id }) => id === step.id); // a drawn word may be improbable
+  const words = isListed ? step.best : [...step.best, { id: step.id, shown: step.shown, p: step.p }];
+  const rows = words.map((word) => {
     const chosen = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // many: each label for itself
     const ends = writes && trace.meta.finished !== false && word.id === end;
     return make(
@@ -108,6 +128,7 @@ function alternatives(trace, step, writes, prompt) {
     ["At the place of ", token(step.shown)],
     writes && !isFile() ? quiet(hint) : null,
     table([first, "p", ""], rows, { kind: "words" }),
+    !hasServer() ? null : make("p", {}, link({ view: "why", query: String(step.place) }, "Why this one?")),
   );
 }
 

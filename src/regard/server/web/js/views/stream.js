@@ -2,15 +2,17 @@
 import { field, make, quiet, scrollable, section, table, token } from "../a11y.js";
 import { bar, fixed, strips } from "../figures.js";
 import { number as numbered, state } from "../state.js";
+import { numberEditor } from "./edit.js";
 import { lens } from "./lens.js";
 import { neurons } from "./neurons.js";
 import { norm, recurrent } from "./recurrent.js";
 import { sidePicker, tokenPicker } from "./selection.js";
+import { term } from "./terms.js";
 
 const PARTS = { self: "self-attention", cross: "cross-attention", feed_forward: "feed-forward" };
 const READ = ["*.out", "*.output", "*.norm", "*.sum", "*.after_self", "*.after_cross"];
 
-export async function render(trace) {
+export async function render(trace, model) {
   const sides = ["target", "source"].filter((side) => trace.tokens[side]);
   const side = sides.includes(state().side) ? state().side : sides[0];
   const stack = side === "source" ? "encoder" : "decoder";
@@ -18,7 +20,7 @@ export async function render(trace) {
   const query = numbered("query");
   const isThere = query !== null && query < tokens.ids.length;
   const place = isThere ? query : Math.floor(tokens.ids.length / 2);
-  const context = { trace, stack, side, tokens, place };
+  const context = { trace, model, stack, side, tokens, place };
   const isResidual = trace.has(`${stack}.embedding.out`);
   const picker = sidePicker(sides, side, { query: "", neuron: "" });
   return [
@@ -48,7 +50,11 @@ async function residual(context) {
   const tensors = await trace.tensors(present(trace, names), { row: place });
   const steps = subLayers(trace, stack, tensors);
   return [
-    quiet("A place keeps one vector, the residual stream. Each sub-layer reads it and adds something to it."),
+    quiet(
+      "A place keeps one vector, the ",
+      term("residual stream"),
+      ". Each sub-layer reads it and adds something to it.",
+    ),
     make("div", { class: "split" }, added(context, tensors, steps), norms(tensors, steps, stack)),
     vectors(context, tensors, steps),
     await neurons(
@@ -105,7 +111,7 @@ function added({ tokens, place }, tensors, steps) {
     "What was added",
     ["What each sub-layer added to ", token(tokens.shown[place])],
     quiet(
-      "Lengths of vectors: what was added, the stream before, and the one divided by the other. ",
+      "Lengths of vectors: what was added, the stream before, and their ratio. ",
       `Most was added by ${PARTS[strongest.part]} of layer ${strongest.layer}.`,
     ),
     scrollable(
@@ -115,7 +121,7 @@ function added({ tokens, place }, tensors, steps) {
   );
 }
 
-function vectors({ trace, stack }, tensors, steps) {
+function vectors({ trace, model, stack, place }, tensors, steps) {
   const names = [`${stack}.embedding.out`, ...steps.map((step) => step.after)];
   const labels = steps.map(({ layer, part }) =>
     part === "last" ? "norm" : `${layer} + ${part === "feed_forward" ? "feed" : part}`,
@@ -128,7 +134,18 @@ function vectors({ trace, stack }, tensors, steps) {
     "The stream, from below to above",
     quiet(`The ${width} numbers of this place behind each sub-layer: blue below zero, orange above.`),
     strips({ data, shape: [names.length, width] }, ["start", ...labels], { label: "stream", most: 200 }),
+    numberEditor(model, editable(tensors, steps, names[0], place)),
   );
+}
+
+/** The start of the stream, what each sub-layer adds, and the stream after it. */
+function editable(tensors, steps, start, position) {
+  const row = (label, name) => ({ label, name, position, values: tensors[name].data });
+  const rest = steps.flatMap((step) => [
+    ...(step.output ? [row(`what ${nameOf(step)} adds`, step.output)] : []),
+    row(`the stream after ${nameOf(step)}`, step.after),
+  ]);
+  return [row("the start", start), ...rest];
 }
 
 function moments({ data }) {
@@ -149,9 +166,10 @@ function norms(tensors, steps, stack) {
     "Layer norm",
     "Layer norm, before and after",
     quiet(
+      term("pre-norm", isPre ? "Pre-norm" : "Post-norm"),
       isPre
-        ? `Pre-norm: the ${stack} normalises what a sub-layer reads, and leaves the stream itself as it is.`
-        : `Post-norm: the ${stack} normalises the sum of the stream and what was added.`,
+        ? `: the ${stack} normalises what a sub-layer reads, and leaves the stream itself as it is.`
+        : `: the ${stack} normalises the sum of the stream and what was added.`,
       " After it come a learned factor and shift for each number, so that mean and variance need not be 0 and 1.",
     ),
     scrollable(

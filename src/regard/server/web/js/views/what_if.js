@@ -69,8 +69,9 @@ class Editor {
 
   submit() {
     const change = changeOf(this.kind, this.draft.type, (field) => this.draft[field]);
-    if (this.kind.fields.includes("text") && !change.text) return this.form.querySelector("input").focus();
-    this.draft.text = "";
+    const missing = this.kind.required.find((field) => change[field] === undefined);
+    if (missing) return this.form.querySelector(`[name=${missing}]`)?.focus();
+    this.draft.text = this.draft.value = "";
     return set({ [this.name]: add(this.offered, state()[this.name], change) });
   }
 
@@ -89,12 +90,23 @@ class Editor {
     switch (field) {
       case "where":
         return this.attention();
+      case "name":
+        return this.tensor();
       case "head":
-        return this.head();
+        return this.kind.fields.includes("name") ? this.headOfTensor() : this.head();
       case "side":
         return this.kind.fields.includes("position") ? null : this.side(); // the choice of a token includes it
       case "position":
-        return this.token();
+        return this.kind.fields.includes("name") ? this.row() : this.token();
+      case "column":
+        return this.numeric("column", "Number", { min: 0, max: this.shape.at(-1) - 1, step: 1 });
+      case "value":
+        return this.numeric("value", "Value", { step: "any" });
+      case "operation":
+        return this.pick("operation", "Is", [
+          ["set", "set to it"],
+          ["add", "raised by it"],
+        ]);
       default:
         return this.text();
     }
@@ -114,6 +126,52 @@ class Editor {
     const entries = Array.from({ length: count }, (_, i) => [String(i), String(i)]);
     const shown = state().where === where ? state().head : "0";
     return this.pick("head", "Head", ...optional(this.kind, "head", "all", entries, shown));
+  }
+
+  /** The tensors that the model computes one from another; others are derived from these. */
+  tensor() {
+    const names = [...this.plain.shapes.keys()].filter((each) => !/^lens\.|\.value_norms$/.test(each));
+    return this.pick(
+      "name",
+      "Tensor",
+      names.map((each) => [each, each]),
+      names.find((each) => each.endsWith(".out")),
+    );
+  }
+
+  get shape() {
+    return this.plain.shapes.get(this.draft.name) ?? [1];
+  }
+
+  headOfTensor() {
+    if (this.shape.length < 3) {
+      this.draft.head = "";
+      return null;
+    }
+    const entries = Array.from({ length: this.shape[0] }, (_, i) => [String(i), String(i)]);
+    return this.pick("head", "Head", ...optional(this.kind, "head", "all", entries));
+  }
+
+  /** A position of a tensor: a token of its side. */
+  row() {
+    const { source, target } = this.plain.tokens;
+    const texts = (this.draft.name.startsWith("encoder") ? source : (target ?? source)).shown;
+    const count = this.shape.at(-2) ?? 1;
+    const entries = Array.from({ length: count }, (_, i) => [String(i), `${i} ${texts[i] ?? ""}`]);
+    return this.pick("position", "Place", ...optional(this.kind, "position", "all places", entries));
+  }
+
+  numeric(field, label, limits) {
+    const input = make("input", {
+      type: "number",
+      ...limits,
+      required: true,
+      value: this.draft[field] ?? "",
+      oninput: () => {
+        this.draft[field] = input.value;
+      },
+    });
+    return this.labelled(field, label, input);
   }
 
   side() {
@@ -150,7 +208,7 @@ class Editor {
         this.draft.text = input.value;
       },
     });
-    return this.labelled("text", "becomes", input);
+    return this.labelled("text", this.kind.fields.includes("name") ? "Other text" : "becomes", input);
   }
 
   /** A list of choices; the draft keeps its own, if it is among them. */
@@ -222,16 +280,19 @@ export function words(comparison, before = "before", after = "after") {
   const isMost = comparison.divergence >= Math.max(...comparison.divergences);
   const place = isMost ? "where the runs differ most" : "at this step";
   const pair = (p, kind) => make("td", { "data-share": p }, bar(p, share(p), kind));
-  const rows = comparison.choices.map((each) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, token(each.text)),
-      pair(each.before, "first"),
-      pair(each.after, "second"),
-      make("td", {}, change(each.before, each.after)),
-    ),
-  );
+  const apart = (each) => Math.abs(each.after - each.before);
+  const rows = [...comparison.choices]
+    .sort((a, b) => apart(b) - apart(a))
+    .map((each) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, token(each.text)),
+        pair(each.before, "first"),
+        pair(each.after, "second"),
+        make("td", {}, change(each.before, each.after)),
+      ),
+    );
   const caption = comparison.behind
     ? ["After ", token(comparison.behind), `, ${place}`]
     : [`${place[0].toUpperCase()}${place.slice(1)}`];

@@ -1,0 +1,46 @@
+// What a model is asked when the page opens without a text.
+
+/** Sentences whose words change places in the translation. @type {Record<string, string>} */
+const SENTENCES = {
+  en: "I have never seen this house.",
+  de: "Ich habe dieses Haus nie gesehen.",
+  fr: "Je n’ai jamais vu cette maison.",
+  es: "Nunca he visto esta casa.",
+};
+/** @type {Record<string, { text: string, context?: string }>} */
+const OTHERS = {
+  fill: { text: "He opened the <mask> and went out." },
+  classify: { text: "I loved this film." },
+  tag: { text: "Sarah works in London." },
+  answer: { text: "Where does Sarah live?", context: "Sarah lives in London with her cat." },
+  generate: { text: "Once upon a time" },
+};
+const SMALL = 1_000_000; // parameters of a model that knows few words
+
+/**
+ * A text for a model, and its context.
+ * @param {{ task: string, source: string, parameters?: number } | undefined} model
+ */
+export function example(model) {
+  const other = OTHERS[model?.task ?? ""];
+  if (other) return { context: "", ...other };
+  const isSmall = model?.source === "en" && (model.parameters ?? 0) < SMALL;
+  const text = isSmall ? "The old man has a dog." : (SENTENCES[model?.source ?? ""] ?? SENTENCES.en);
+  return { text, context: "" };
+}
+
+/**
+ * The first model that does what the first one does, in a language of the reader.
+ * @template {{ task: string, source: string }} Model
+ * @param {Model[]} models
+ * @param {readonly string[]} languages as the browser names them
+ * @returns {Model | undefined}
+ */
+export function forReader(models, languages) {
+  for (const language of languages) {
+    const code = language.toLowerCase().split("-")[0];
+    const model = models.find((each) => each.task === models[0].task && each.source === code);
+    if (model) return model;
+  }
+  return models[0];
+}
