@@ -260,8 +260,12 @@ def as_error(browser: Any, address: str, texts: Sequence[str], found: Found) -> 
     page = opened(browser, found, address)
     page.goto(f"{address}/?view=input")
     page.wait_for_function("() => document.getElementById('model').options.length > 0")
-    flow = iter(texts)
-    page.route("**/api/v1/trace", lambda route: route.fulfill(status=400, json={"error": next(flow)}))
+
+    def refuse(route: Any) -> None:  # by the text that was asked, since the page may ask more than once
+        number = int(route.request.post_data_json["source"].split()[-1])
+        route.fulfill(status=400, json={"error": texts[number]})
+
+    page.route("**/api/v1/trace", refuse)
     for number, text in enumerate(texts):
         page.fill("#text", f"ask {number}")
         page.press("#text", "Enter")
