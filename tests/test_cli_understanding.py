@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,9 @@ def test_questions_about_a_text(regard: Command, tmp_path: Path) -> None:
     asked = [("--context", tmp_path / "lines.txt", None), ("--context", "-", lines)]
     told = [regard("answer", "-m", model, *own, "fu zu ?", "--json", stdin=text).out for *own, text in asked]
     assert told[0] == told[1], "the offsets of a text from stdin count its line ends too"
+    os.mkfifo(tmp_path / "pipe")  # as the shell's <(command)
+    threading.Thread(target=(tmp_path / "pipe").write_text, args=(CONTEXT,)).start()
+    assert regard("answer", "-m", model, "--context", tmp_path / "pipe", "fu zu ?").lines == ["fi"]
     (line,) = regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--scores").lines
     score, text = line.split("\t")
     assert (float(score) > 0, text) == (True, "fi")

@@ -100,6 +100,8 @@ def test_lost_items() -> None:
     assert lost_items("I have 5 dogs.", "Ich habe fünf Hunde.") == ()
     assert lost_items("I have 5 dogs.", "Ich habe 6 Hunde.") == ("5",)
     assert lost_items("At 5 pm.", "Um 17 Uhr.") == ()
+    assert lost_items("Before 5:30 p.m. on May 3.", "Vor 17.30 Uhr am 3. Mai.") == ()
+    assert lost_items("Before 5:30 pm.", "Vor 30 Uhr.") == ("5:30",)
     assert lost_items("See <b>http://x.org</b>.", "Siehe <b>.") == ("http://x.org", "</b>")
     assert repair_number("1987", "Ich wurde 1978 geboren.") == "Ich wurde 1987 geboren."
 
@@ -233,6 +235,7 @@ def test_documents(regard: Command, tmp_path: Path) -> None:
 def test_language_of_a_text() -> None:
     assert language_of("We have been waiting for the bus.", "en") == (None, 1.0)
     assert language_of(FRENCH, "en")[0] == "fr" and language_of("我的朋友住在很远的地方", "de")[0] == "zh"
+    assert language_of("你好,你好吗?", "en")[0] in ("zh", "yue") and language_of("Привет", "en")[0] is not None
     assert language_of("Taxi!", "en")[0] is None and language_of(FRENCH, "mul") == (None, 1.0)
 
 

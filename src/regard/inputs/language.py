@@ -17,10 +17,7 @@ ENOUGH = 2  # common words of one language, with none of the other
 COMMON = 0.3  # share of such words that settles the language of a text
 FEW_LETTERS = 12  # of a text in Latin letters that says too little about its language
 LAST_LATIN = "\u0250"
-OTHER, EXPECTED = (
-    60.0,
-    5.0,
-)  # per cent: another language has more, the expected one less
+OTHER, EXPECTED = 60.0, 5.0  # per cent: another language has more, the expected one less
 
 
 def by_words(text: str, among: Sequence[str], least: float = 0.0) -> str | None:
@@ -87,9 +84,12 @@ class Detector:
         if expected is None:
             return None, 1.0
         letters = [sign for sign in text[:SAMPLE] if sign.isalpha()]
-        is_clear = len(letters) >= FEW_LETTERS or any(sign > LAST_LATIN for sign in letters)
+        not_latin = sum(sign > LAST_LATIN for sign in letters)
         best = max(shares, key=lambda code: shares[code])
-        return (best if is_clear and shares[best] > OTHER and expected < EXPECTED else None), expected / 100
+        # of a text in another script the best may share its probability with its neighbours (zh and yue)
+        is_other = 2 * not_latin > len(letters) or shares[best] > OTHER
+        is_clear = is_other and (len(letters) >= FEW_LETTERS or not_latin > 0)
+        return (best if is_clear and expected < EXPECTED else None), expected / 100
 
     def choose(self, text: str, among: Sequence[str]) -> tuple[str, float]:
         """The most probable of some languages, and its probability; the first with 0 if there is none."""

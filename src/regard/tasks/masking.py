@@ -34,7 +34,7 @@ UNKNOWN = "und"  # language of a line in several (ISO 639-2: undetermined)
 HALF = 0.5
 MIXED = 0.9  # probability of the model's language below which each sentence of a line is looked at
 NUMBERS = re.compile(r"\d+(?:[.,:'’/-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
-AM_PM = re.compile(r"\d[ \u00a0]?[ap]\.?m\b")
+CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?[ \u00a0]?([ap])\.?m\b", re.IGNORECASE)  # 5 pm, 5:30 p.m.
 
 
 @dataclass(frozen=True)
@@ -239,9 +239,21 @@ def lost_items(source: str, output: str) -> tuple[str, ...]:
         if item not in output and not (kind == "number" and numbers[digits(item)])
     ]
     rest = without(source, spans)
-    if numbers - Counter(map(digits, NUMBERS.findall(source))) and not AM_PM.search(rest):
-        lost += [number for number in NUMBERS.findall(rest) if not numbers[digits(number)]]
+    same = clock_forms(rest)
+    others = set(numbers - Counter(map(digits, NUMBERS.findall(source))))
+    if others - set().union(*same.values()):
+        small = NUMBERS.findall(rest)
+        lost += [each for each in small if numbers.keys().isdisjoint(same.get(digits(each), {digits(each)}))]
     return tuple(lost)
+
+
+def clock_forms(text: str) -> dict[str, set[str]]:
+    """The digits of each time with am or pm, and all digits that say the same: 5 pm is 17.00."""
+    forms = {}
+    for hour, minutes, half in CLOCK.findall(text):
+        hours = {hour, str(int(hour) % 12 + 12 * (half in "pP"))}
+        forms[hour + minutes] = {each + rest for each in hours for rest in {minutes, minutes or "00"}}
+    return forms
 
 
 def without(text: str, spans: Sequence[Span]) -> str:

@@ -131,11 +131,25 @@ def mask(text: str, count: int = PLACEHOLDERS, kinds: Collection[Kind] = KINDS) 
 
 
 def unmask(text: str, items: Iterable[tuple[str, str]]) -> str:
-    """The text with the items in place of their tokens; of equal tokens the first stands for the first."""
+    """The text with the items in place of their tokens; of equal tokens the first stands for the first.
+
+    A space goes between an item and a letter or digit beside it: a model may leave it out, and no span that
+    ends in one is followed by another.
+    """
     waiting: dict[str, deque[str]] = defaultdict(deque)
     for token, item in items:
         waiting[token].append(item)
-    return TOKEN.sub(lambda match: waiting[match[0]].popleft() if waiting[match[0]] else match[0], text)
+
+    def item_of(match: re.Match[str]) -> str:
+        if not waiting[match[0]]:
+            return match[0]
+        item = waiting[match[0]].popleft()
+        before, after = text[: match.start()][-1:], text[match.end() :][:1]
+        left = " " if before.isalnum() and item[0].isalnum() else ""
+        right = " " if after.isalnum() and item[-1].isalnum() else ""
+        return f"{left}{item}{right}"
+
+    return TOKEN.sub(item_of, text)
 
 
 def mask_pair(source: str, target: str, count: int = PLACEHOLDERS, every: bool = False) -> tuple[str, str]:
