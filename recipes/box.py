@@ -32,6 +32,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.config import Config, load_config
 from regard.data import read_examples
+from regard.evaluation import evaluate
 from regard.evaluation.confidence import fit_confidence
 from regard.export import calibrate
 from regard.inputs.text import load_tokenizer
@@ -40,6 +41,7 @@ from regard.inputs.text.spans import PLACEHOLDERS, placeholder_tokens
 from regard.storage import read_json, write_json, write_text
 from regard.storage.weights import WEIGHTS
 from regard.training import train
+from regard.training.report.robustness import robustness_table
 
 RECIPE = Path(__file__).with_name("tatoeba.toml")
 ROBUST = Path(__file__).with_name("tatoeba-robust.toml")
@@ -139,8 +141,20 @@ def pack(run: Path, direction: str, data: Path) -> None:
     card = card.replace(f"| robust.{direction}.tsv |", "| Tatoeba, split and modified by box.py |")
     tested = f"test.{direction}.tsv --tokenize 13a"
     card = card.replace(tested, f"runs/box/data/{tested} --precision float32")  # as the run did
-    told = card_of(direction)
-    write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
+    card = card.replace("## Use\n", f"{card_of(direction)}\n## Use\n", 1)
+    write_text(place / "README.md", with_robustness(card, place, data / f"test.{direction}.tsv"))
+
+
+def with_robustness(card: str, model: Path, test: Path) -> str:
+    """The card with the scores of modified sentences as people get them: with the checks of `translate`."""
+    table = evaluate(model, test, modify="all", tokenize="13a").modified
+    head, rows = robustness_table("translate", table)
+    lines = [head, ["---"] * len(head), *rows]
+    before, section = card.split("## Robustness\n", 1)
+    after = section[section.index("\n## ") :]
+    text = f"`regard evaluate -m {model.name} --data {test.name} --tokenize 13a --modify all`, in int8:\n\n"
+    text += "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{before}## Robustness\n\n{text}{after}"
 
 
 def french() -> list[str]:
