@@ -17,15 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from english_texts import LONGEST, articles, one_line
+from english_texts import articles, one_line
 
 from regard.data.files import find, read_bytes
 from regard.inputs.text.sentences import split_sentences
 from regard.storage import write_json
 
 FILE = "cloze.train.json"
-QUESTIONS = 24_000
+QUESTIONS = 40_000
 SHORTEST = 250  # characters of a paragraph
+LONGEST, MOST = 450, 800  # characters that are read: of several sentences, of one
 MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 # what an answer looks like, question words for it, and how often that kind is chosen
 KINDS = (
@@ -79,12 +80,12 @@ def make_cloze(place: Path) -> None:
     if (place / FILE).is_file():
         return
     dice = random.Random(SEED)
-    texts = [text[:LONGEST] for text in paragraphs() if len(text) >= SHORTEST]
+    texts = [text for text in paragraphs() if len(text) >= SHORTEST]
     dice.shuffle(texts)
     parts: list[dict[str, Any]] = []
     count = 0
     while count < QUESTIONS:
-        text = texts[len(parts) % len(texts)]
+        text = part_of(texts[len(parts) % len(texts)], dice)
         found = question(text, dice)
         parts.append({"context": text, "qas": [found] if found else []})
         count += bool(found)
@@ -95,6 +96,17 @@ def paragraphs() -> Iterator[str]:
     yield from articles(find("data:text/wikitext-2.train.raw.gz"))
     for article in json.loads(read_bytes(find("data:squad/train.json.gz")))["data"][:-2]:
         yield from (one_line(paragraph["context"]) for paragraph in article["paragraphs"])
+
+
+def part_of(text: str, dice: random.Random) -> str:
+    """Some sentences in a row: the question is answered by one of them, and reading all would take longer."""
+    sentences = [sentence for sentence, _ in split_sentences(text)]
+    first = dice.randrange(len(sentences))
+    part = sentences[first]
+    while first + 1 < len(sentences) and len(part) + len(sentences[first + 1]) < LONGEST:
+        first += 1
+        part = f"{part} {sentences[first]}"
+    return part[:MOST]
 
 
 def question(text: str, dice: random.Random) -> dict[str, Any] | None:

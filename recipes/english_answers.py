@@ -136,7 +136,14 @@ def windows_of(objective: ExtractiveQA, example: Example) -> Iterator[tuple[Cont
 
 
 def teacher_probabilities(model: Answerer, examples: Sequence[Example]) -> list[np.ndarray | None]:
-    """Of each question [characters, 2]: p of the first and the last character of the answer."""
+    """Of each question [characters, 2]: p of the first and the last character of the answer.
+
+    They are kept beside the teacher.
+    """
+    file = Path(model.path) / "probabilities.npz"
+    if file.is_file():
+        stored = np.load(file)
+        return [stored[name] if len(stored[name]) else None for name in stored.files]
     results: list[np.ndarray | None] = []
     for start in range(0, len(examples), AT_ONCE):
         pairs = [example.source.partition("\n")[::2] for example in examples[start : start + AT_ONCE]]
@@ -154,6 +161,7 @@ def teacher_probabilities(model: Answerer, examples: Sequence[Example]) -> list[
                 characters[max(first, last - 1), 1] += ends
             results.append(characters)
         log(f"the teacher has answered {len(results):,} of {len(examples):,} questions")
+    np.savez(file, *(np.zeros((0, 2), np.float32) if each is None else each for each in results))
     return results
 
 

@@ -1,10 +1,11 @@
-"""The recipes of the package's English models: words of a teacher at those of a student, made questions, sizes."""
+"""The recipes of the package's English models: a teacher's words at those of a student, questions, sizes."""
 
 from __future__ import annotations
 
 import random
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def recipe() -> Any:
 
 def cuts(places: list[int]) -> list[tuple[int, int]]:
     """Spans of letters between sorted places."""
-    return list(zip(places, places[1:]))
+    return list(pairwise(places))
 
 
 places = st.lists(st.integers(0, 30), min_size=2, unique=True).map(sorted)
