@@ -271,7 +271,7 @@ def labels(given: Any) -> None:
             chosen = random.Random(draw).sample(known, count)
             file = write_rows(place / f"labels-{count}-{draw}.tsv", chosen)
             changes = [
-                f"train.epochs={max(6, 6000 // count)}",
+                f"train.steps={max(100, count // 10)}",
                 "train.tokens_per_batch=1024",
                 f"train.seed={draw + 1}",
             ]

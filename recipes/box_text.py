@@ -20,7 +20,6 @@ import box
 import english
 import english_answers
 import opinions
-import silver_names
 import torch
 from cloze import make_cloze
 from english_texts import make_texts
@@ -76,8 +75,6 @@ def main() -> None:
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
             known = opinions.rows_of(place / "uci.train.tsv")
             opinions.make_opinions(given.runs, given.teacher, known, opinions.FILE)
-        if name == "english-names":
-            silver_names.make_silver(given.runs, given.teacher)
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)

@@ -140,7 +140,7 @@ def teacher_probabilities(model: Answerer, examples: Sequence[Example]) -> list[
 
     They are kept beside the teacher.
     """
-    file = Path(model.path) / "probabilities.npz"
+    file = Path(model.folder.path) / "probabilities.npz"
     if file.is_file():
         stored = np.load(file)
         return [stored[name] if len(stored[name]) else None for name in stored.files]

@@ -54,9 +54,8 @@ def put(run: Path, place: Path) -> None:
     for name in FILES:  # pictures have no tokenizer, text has no preprocessor
         if (run / name).is_file():
             shutil.copyfile(run / name, place / name)
-    if (vocabulary := place / "tokenizer.json").is_file():  # without indentation it is half as large
-        content = json.loads(vocabulary.read_text(encoding="utf-8"))
-        write_text(vocabulary, json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n")
+    if (place / "tokenizer.json").is_file():
+        shorten(place / "tokenizer.json")
     card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This")
     write_text(
         place / "README.md",
@@ -67,6 +66,15 @@ def put(run: Path, place: Path) -> None:
     (place / "model.safetensors").chmod(
         0o644
     )  # it is written for the owner alone; a package is for everybody
+
+
+def shorten(tokenizer: Path) -> None:
+    """Without indentation it is half as large; a merge is `a b`, the older form, instead of `["a","b"]`."""
+    content = json.loads(tokenizer.read_text(encoding="utf-8"))
+    if "merges" in content["model"]:
+        pairs = content["model"]["merges"]
+        content["model"]["merges"] = [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
+    write_text(tokenizer, json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":
