@@ -63,7 +63,7 @@ def main() -> None:
     options.add_argument(
         "--teacher",
         default="sentence-transformers/all-MiniLM-L6-v2",
-        help="of the models english*",
+        help="of the encoder, the classifier and the answers",
     )
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
@@ -73,8 +73,9 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         MODELS[name].make_data(place)
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
-            known = opinions.rows_of(place / "uci.train.tsv")
-            opinions.make_opinions(given.runs, given.teacher, known, opinions.FILE)
+            opinions.make_opinions(
+                place, given.teacher, opinions.rows_of(place / "uci.train.tsv"), opinions.FILE
+            )
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)
