@@ -24,6 +24,7 @@ from regard.config.model import (
     TransformerConfig,
 )
 from regard.models.attention import MultiHeadAttention
+from regard.models.initial_weights import init_forget_bias, init_glorot, init_gpt2_bert, init_t5
 from regard.models.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -81,10 +82,17 @@ class SkipInit(TorchFunctionMode):
 
 
 def transformer(config: TransformerConfig, source: int, target: int | None = None) -> EncoderDecoder:
-    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1)."""
+    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1).
+
+    With learned positions and a norm of the embeddings it is BART, pre-norm mBART, without that norm M2M100.
+    """
     width = config.width
-    waves = partial(Sinusoidal, halves=config.positions == "sinusoidal_halves")
-    positions = Learned if config.positions == "learned" else waves
+    waves: dict[str, Callable[..., Sinusoidal | Learned]] = {
+        "sinusoidal": Sinusoidal,
+        "sinusoidal_halves": partial(Sinusoidal, halves=True),
+        "sinusoidal_fairseq": partial(Sinusoidal, halves=True, denominator=width - 2),
+        "learned": Learned,
+    }
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
@@ -95,7 +103,9 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
 
     def embed(words: nn.Embedding) -> TokenEmbedding:
         factor = width**0.5 if config.scale_embeddings else 1.0
-        return TokenEmbedding(words, positions(width, config.max_length), config.dropout, factor)
+        positions = waves[config.positions](width, config.max_length, config.first_position)
+        norm = parts.norm() if config.embedding_norm else None
+        return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
     return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
 
@@ -322,54 +332,6 @@ def recurrent(
     if config.tie_embeddings:
         output.weight = target.weight
     return model
-
-
-def init_forget_bias(model: nn.Module) -> None:
-    """Forget gates start open, with bias 1 (Jozefowicz et al. 2015)."""
-    from regard.models.recurrent import LSTM
-
-    for module in model.modules():
-        if isinstance(module, LSTM):
-            nn.init.ones_(module.read.bias[module.size : 2 * module.size])
-
-
-def init_glorot(model: nn.Module) -> None:
-    """Glorot for matrices; embeddings N(0, 1/D), which have unit variance after scaling by sqrt(D)."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-
-
-def init_gpt2_bert(model: nn.Module, layers: int | None = None) -> None:
-    """BERT init: N(0, 0.02). GPT-2 (`layers` given): residual projections scaled by 1/sqrt(2N)."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            is_residual = name.endswith((".attention.output", ".feed_forward.down"))
-            nn.init.normal_(
-                module.weight, std=0.02 * ((2 * layers) ** -0.5 if layers and is_residual else 1.0)
-            )
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, Learned):
-            nn.init.normal_(module.table, std=0.02)
-
-
-@torch.no_grad()
-def init_t5(model: EncoderDecoder, config: T5Config) -> None:
-    """T5 init: the query weights carry the factor 1/sqrt(C) of the scores; embeddings have unit variance.
-
-    Otherwise the first scores are sqrt(C) times too large, and attention saturates on one token. The learning
-    rate of these weights is scaled by the same factors (`lr_multipliers`).
-    """
-    model.lr_multipliers = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
-    for name, parameter in model.named_parameters():
-        for end, size in model.lr_multipliers.items():
-            if name.endswith(end):
-                parameter.mul_(size)
 
 
 def parameters(model: nn.Module) -> int:
