@@ -24,7 +24,6 @@ from regard.config.model import (
     TransformerConfig,
 )
 from regard.models.attention import MultiHeadAttention
-from regard.models.initial_weights import init_forget_bias, init_glorot, init_gpt2_bert, init_t5
 from regard.models.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -305,33 +304,53 @@ def recurrent(
     config: RNNConfig | BahdanauConfig, source_vocabulary: int, target_vocabulary: int | None = None
 ) -> RecurrentEncoderDecoder:
     """Sequence to sequence through one state (`rnn`), or with attention at every step (`bahdanau`)."""
-    from regard.models.recurrent import CELLS, SCORES, Cell, RecurrentEncoderDecoder, RNNDecoder, RNNEncoder
+    from regard.models.recurrent import build_recurrent, init_forget_bias
 
-    width = config.width
-    score = SCORES[config.score] if isinstance(config, BahdanauConfig) else None
-    source = nn.Embedding(source_vocabulary, width)
-    shared = target_vocabulary is None and config.tie_embeddings
-    target = source if shared else nn.Embedding(target_vocabulary or source_vocabulary, width)
-    output = Linear(width, target.num_embeddings, bias=False)
-    cell: Callable[[int, int], Cell] = CELLS[config.cell]
-    directions = 2 if score else 1
-    encoder = [[cell(width, width // directions) for _ in range(directions)] for _ in range(config.layers)]
-    decoder = [cell(width * (2 if score and not layer else 1), width) for layer in range(config.layers)]
-    state = width * decoder[0].parts
-    model = RecurrentEncoderDecoder(
-        source=source,
-        target=target,
-        encoder=RNNEncoder(encoder, config.dropout, config.reverse_source),
-        bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if score else nn.Identity(),
-        decoder=RNNDecoder(decoder, score(width) if score else None, width, config.dropout),
-        output=output,
-        dropout=config.dropout,
-    )
+    model = build_recurrent(config, source_vocabulary, target_vocabulary)
     init_glorot(model)
     init_forget_bias(model)
     if config.tie_embeddings:
-        output.weight = target.weight
+        model.output.weight = model.target.weight
     return model
+
+
+def init_glorot(model: nn.Module) -> None:
+    """Glorot for matrices; embeddings N(0, 1/D), which have unit variance after scaling by sqrt(D)."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def init_gpt2_bert(model: nn.Module, layers: int | None = None) -> None:
+    """BERT init: N(0, 0.02). GPT-2 (`layers` given): residual projections scaled by 1/sqrt(2N)."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            is_residual = name.endswith((".attention.output", ".feed_forward.down"))
+            nn.init.normal_(
+                module.weight, std=0.02 * ((2 * layers) ** -0.5 if layers and is_residual else 1.0)
+            )
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, Learned):
+            nn.init.normal_(module.table, std=0.02)
+
+
+@torch.no_grad()
+def init_t5(model: EncoderDecoder, config: T5Config) -> None:
+    """T5 init: the query weights carry the factor 1/sqrt(C) of the scores; embeddings have unit variance.
+
+    Otherwise the first scores are sqrt(C) times too large, and attention saturates on one token. The learning
+    rate of these weights is scaled by the same factors (`lr_multipliers`).
+    """
+    model.lr_multipliers = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
+    for name, parameter in model.named_parameters():
+        for end, size in model.lr_multipliers.items():
+            if name.endswith(end):
+                parameter.mul_(size)
 
 
 def parameters(model: nn.Module) -> int:

@@ -17,8 +17,7 @@ from regard.batch import Frames, FrameSize
 from regard.config.model import ASTConfig, FrameModelConfig, ViTConfig, ViTGPTConfig, WhisperConfig
 from regard.models.attention import MultiHeadAttention
 from regard.models.encoder import POOLS, EncoderOnly
-from regard.models.families import Parts
-from regard.models.initial_weights import init_glorot
+from regard.models.families import Parts, init_glorot
 from regard.models.layers import ACTIVATIONS, FeedForward, Linear, PreNorm
 from regard.models.positions import FrameEmbedding, Learned, Sinusoidal, SinusoidalGrid, TokenEmbedding
 from regard.models.transformer import EncoderDecoder
