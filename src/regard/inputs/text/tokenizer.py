@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from regard.errors import RegardError
@@ -46,7 +47,7 @@ class SpecialTokens:
 
 def special_tokens(target: Tokenizer) -> SpecialTokens:
     """The special tokens of a model that generates with this tokenizer."""
-    return SpecialTokens(start=target.start, end=target.end, suppressed=target.suppressed)
+    return SpecialTokens(target.start, target.end, target.suppressed, forced_bos=target.first)
 
 
 class Tokenizer(ABC):
@@ -62,12 +63,34 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     separators: int = 1  # `end` tokens between two texts; RoBERTa has two
+    language_tokens: Mapping[str, int] = MappingProxyType({})  # tokens that name a language, by its code
+    before: tuple[int, ...] = ()  # special tokens before a source text of an encoder-decoder
+    _after: tuple[int, ...] = ()
+    first: int | None = None  # the language that its target texts begin with
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """Special tokens after a source text."""
+        return self._after or (self.end,)
+
+    def set_frame(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """`before` and `after`; without anything after it, a text has its end token."""
+        self.before, self._after = before, after
+
+    @property
+    def frame_state(self) -> Settings:
+        """What `between` changes, for a pickle."""
+        return {"before": self.before, "_after": self._after, "first": self.first}
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """A source text of an encoder-decoder with its special tokens."""
+        return [*self.before, *ids, *self.after]
 
     @property
     @abstractmethod
