@@ -42,6 +42,7 @@ class SpecialTokens:
     max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
     min_length: int = 0  # min_length, likewise
     ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
+    renormalize: bool = False  # renormalize_logits: a search ranks by log p of the tokens that are allowed
     no_timestamps: int | None = None  # no_timestamps_token_id of Whisper; the ids behind it are times
 
 
