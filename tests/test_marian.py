@@ -503,7 +503,7 @@ def test_a_language_stands_before_every_sentence(opus):
     assert [line.text for line in both] == [" ".join(filter(None, each)), "", ""] or each == ["", ""]
     code = translator.folder.source.encode(">>deu<<")
     assert translator.folder.source.encode(f"{translator.source_prefix}A man.")[:1] == code
-    with pytest.raises(UsageError, match="'klingon'.*zho_Hant, fra, deu"):
+    with pytest.raises(UsageError, match=r"'klingon'.*zho_Hant, fra, deu"):
         translator.into("klingon")
 
 
