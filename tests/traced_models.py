@@ -39,6 +39,13 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "gpt": (Generator, "generate", {"family": "gpt"}, {"decode": {"beam": 2, "max_length": 5}}),
     "gpt rotary": (Generator, "generate", {"family": "gpt", "positions": "rotary"}, {"decode": {"seed": 3}}),
     "llama": (Generator, "generate", {"family": "llama", "kv_heads": 2}, {"decode": {"beam": 1}}),
+    "alibi": (Translator, "translate", {"family": "transformer", "positions": "alibi", "window": 4}, {}),
+    "fill mpnet": (
+        Filler,
+        "fill",
+        {"family": "bert", "relative_bias": True, "segments": 0},
+        {"text": "the <mask> sees a house"},
+    ),
     "fill": (Filler, "fill", {"family": "bert"}, {"text": "the <mask> sees a house"}),
     "classify": (Classifier, "classify", {"family": "bert", "head": "sentence"}, {}),
     "tag": (Tagger, "tag", {"family": "bert", "head": "tokens"}, {}),

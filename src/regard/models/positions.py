@@ -1,7 +1,7 @@
 """Embeddings and positions. Without positions attention and feed-forward layers ignore the order of tokens.
 
 Added to the embeddings (`Sinusoidal`, `Learned`), or applied inside every attention: a rotation of queries
-and keys (`Rotary`) or a bias on the scores (`RelativeBias`).
+and keys (`Rotary`) or a bias on the scores (`RelativeBias`, `Alibi`).
 """
 
 from __future__ import annotations
@@ -311,3 +311,33 @@ class RelativeBias(nn.Module):
         ratio = distance.clamp(min=1).float() / exact
         far = exact + (ratio.log() / math.log(self.farthest / exact) * (buckets - exact)).long()
         return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+class Alibi(nn.Module):
+    """ALiBi (Press et al. 2022): -m |i - j| is added to the scores, with a slope m for each head.
+
+    Nothing is learned, and texts may be longer than those of the training.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes: Tensor
+        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float32, device="cpu")
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
+        """[B,T], [B,S] -> [B,H,T,S]."""
+        distance = (key_pos[:, None, None, :] - query_pos[:, None, :, None]).abs()
+        return PositionTerms(bias=-self.slopes[:, None, None] * distance)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """2^(-8/H), 2^(-16/H) ... 2^-8; where H is no power of two, those of the power below, then every second
+    one of the power above."""
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = (2.0 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2))
+    return [*slopes, *between][:heads]
+
+
+AttentionPositions = Rotary | RelativeBias | Alibi  # what a stack passes to all its attentions
