@@ -37,7 +37,12 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "bahdanau": (Translator, "translate", {"family": "bahdanau"}, {}),
     "bahdanau gru": (Translator, "translate", {"family": "bahdanau", "cell": "gru", "score": "dot"}, {}),
     "gpt": (Generator, "generate", {"family": "gpt"}, {"decode": {"beam": 2, "max_length": 5}}),
-    "gpt rotary": (Generator, "generate", {"family": "gpt", "positions": "rotary"}, {"decode": {"seed": 3}}),
+    "gpt rotary": (
+        Generator,
+        "generate",
+        {"family": "gpt", "positions": "rotary", "rotary_channels": 4, "parallel": True},
+        {"decode": {"seed": 3}},
+    ),
     "llama": (Generator, "generate", {"family": "llama", "kv_heads": 2}, {"decode": {"beam": 1}}),
     "alibi": (Translator, "translate", {"family": "transformer", "positions": "alibi", "window": 4}, {}),
     "fill mpnet": (

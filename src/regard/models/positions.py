@@ -252,16 +252,18 @@ class Rotary(nn.Module):
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
-        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=place.device)  # 2i
-        frequency = self.theta ** (-pair / self.rotated)
-        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])  # [C/2]
-        if self.scaling is not None:
-            frequency = scale_frequencies(frequency, self.scaling)
-        angle = place[:, None, :, None] * frequency  # [B,1,T,C/2]
+        angle = place[:, None, :, None] * self.frequencies(place.device)  # [B,1,T,C/2]
         cosine, sine = angle.cos(), angle.sin()
         if place.device != query_pos.device:
             cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
         return PositionTerms(rotation=(cosine, sine))
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """Angle of each pair at position 1: [C/2]; 0 for those that do not rotate."""
+        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=device)  # 2i
+        frequency = self.theta ** (-pair / self.rotated)
+        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])
+        return frequency if self.scaling is None else scale_frequencies(frequency, self.scaling)
 
 
 def scale_frequencies(frequency: Tensor, scaling: RopeScaling) -> Tensor:
