@@ -184,7 +184,7 @@ def test_fsdp_needs_no_full_model_on_a_device(monkeypatch):
     try:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(free_port()))
-        dist, device = Distributed(torch.device("cpu"), Peers(0, 1, 60.0)), torch.device("cpu")
+        dist, device = Distributed(torch.device("cpu"), Peers(0, 1, 60.0, "test")), torch.device("cpu")
         assert dist.shards("fsdp") and not dist.shards("ddp") and not SingleProcess().shards("fsdp")
         with monkeypatch.context() as patch:
             patch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("a full model on a device"))

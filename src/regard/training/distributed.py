@@ -8,6 +8,7 @@ second.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Module = TypeVar("Module", bound=nn.Module)
 Parallel = Literal["auto", "ddp", "fsdp"]
+_connections = itertools.count()  # of this process, one after the other
 
 
 class CollectiveError(RegardError):
@@ -263,7 +265,8 @@ def connect(device: torch.device, facts: dict[str, Any], timeout: float) -> Iter
     if world_size() == 1:
         yield SingleProcess()
         return
-    peers = Peers(int(os.environ["RANK"]), world_size(), timeout)
+    prefix = f"attempt-{restarts()}-{next(_connections)}"
+    peers = Peers(int(os.environ["RANK"]), world_size(), timeout, prefix)
     try:
         refuse_differences(peers.join(facts))
         is_owner = not torch.distributed.is_initialized()
@@ -305,6 +308,11 @@ def world_size() -> int:
 
 def is_rank0() -> bool:
     return int(os.environ.get("RANK", "0")) == 0 or world_size() == 1
+
+
+def restarts() -> int:
+    """How often torchrun restarted the processes after one had died; then the run resumes."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def local_device(name: str) -> str:

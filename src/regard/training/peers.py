@@ -26,7 +26,6 @@ from regard.errors import RegardError, UsageError
 ADVICE = "continue from the last checkpoint with --resume, or let torchrun do that with --max-restarts"
 LOOK = 2.0  # seconds between two looks at the others while this rank waits
 PATIENCE = 20.0  # seconds that finding out who is gone may take
-_connections = itertools.count()  # of this process: each has keys of its own
 
 
 class PeerError(RegardError):
@@ -38,18 +37,19 @@ class PeerError(RegardError):
 class Peers:
     """The other ranks, as this one sees them."""
 
-    def __init__(self, rank: int, world_size: int, timeout: float) -> None:
+    def __init__(self, rank: int, world_size: int, timeout: float, prefix: str) -> None:
+        """`prefix` hides keys that processes of an earlier attempt left."""
         self.rank, self.world_size, self.timeout = rank, world_size, timeout
         self.hosts = ["?"] * world_size
         self.operations = 0  # that this rank has begun: of ranks that wait, those with fewer are waited for
         self.waits = 0
         self.interval = max(0.5, world_size / 500)  # seconds between two beats
         self.ended = threading.Event()
-        self.prefix = f"attempt-{restarts()}-{next(_connections)}"
+        self.prefix = prefix
         self.store = self.open_store(serves=rank == 0)
 
     def open_store(self, serves: bool) -> PrefixStore:
-        """Of torchrun, else of rank 0; the prefix hides keys that processes of an earlier attempt left."""
+        """A connection to the store of torchrun, else of rank 0."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         serves = serves and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         wait = timedelta(seconds=self.timeout)
@@ -210,8 +210,3 @@ def flatten(tree: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 def listed(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks))
-
-
-def restarts() -> int:
-    """How often torchrun restarted the processes after one had died; then the run resumes."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))

@@ -28,10 +28,10 @@ from regard.training.distributed import (
     is_rank0,
     local_device,
     local_threads,
+    restarts,
 )
 from regard.training.instability import handle_non_finite
 from regard.training.optimizer import epochs_as_steps
-from regard.training.peers import restarts
 from regard.training.prepare import (
     Log,
     TrainingData,
