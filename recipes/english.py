@@ -33,6 +33,7 @@ from regard.models.encoder import mean
 from regard.sample import Sample
 from regard.storage import write_json, write_text
 from regard.tasks import Embedder
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
 from regard.training.loss import count, output_cross_entropy
 from regard.training.model_folder import write_model_folder
@@ -47,7 +48,7 @@ from regard.training.run import (
     write_run_files,
 )
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, latest_checkpoint
+from regard.training.trainer import Trainer
 
 TOKENS, TEXT = 4.0, 4.0  # weights of the teacher's vectors in the loss
 SAMPLE = 20_000  # of the teacher's vectors, for the singular vectors

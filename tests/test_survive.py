@@ -30,7 +30,7 @@ from regard.storage import (
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import free_bytes, friendly_os_errors, write_atomically
-from regard.training.trainer import latest_checkpoint
+from regard.training.checkpoints import latest_checkpoint
 
 
 def test_every_state_after_a_power_cut_is_the_old_or_the_new() -> None:

@@ -223,6 +223,12 @@ class Train(Section):
     parallel: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="under torchrun: replicas (ddp, auto) or shards (fsdp)"
     )
+    gradients: Literal["auto", "bfloat16"] = Field(
+        "auto", description="under torchrun: exchanged as they are, or in bfloat16, half the bytes"
+    )
+    timeout: float = Field(
+        600.0, gt=0, le=1e6, description="under torchrun: seconds after which a silent process is an error"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Train:
