@@ -223,6 +223,9 @@ class Train(Section):
     parallel: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="under torchrun: replicas (ddp, auto) or shards (fsdp)"
     )
+    track: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(
+        default_factory=list, description="trackers that get what metrics.jsonl gets"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Train:
