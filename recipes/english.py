@@ -35,10 +35,11 @@ from regard.storage import write_json, write_text
 from regard.tasks import Embedder
 from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
+from regard.training.listeners import Listener, Listeners
 from regard.training.loss import count, output_cross_entropy
 from regard.training.model_folder import write_model_folder
 from regard.training.prepare import TrainingData, prepare_data
-from regard.training.progress import Metrics, NullListener
+from regard.training.progress import Metrics
 from regard.training.run import (
     build_model,
     locked,
@@ -76,7 +77,7 @@ def pretrain(config: Config, folder: Path, teacher: str) -> bool:
         if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
             trainer.restore(checkpoint)
         write_run_files(trainer)
-        metrics = Metrics(folder, Listener())
+        metrics = Metrics(folder, Listeners([Printer()]))
         metrics.rewind(trainer.progress.step)
         with stop_on_signal(trainer):
             finished = run_updates(trainer, metrics)
@@ -90,7 +91,7 @@ def log(text: str) -> None:
     print(text, flush=True)
 
 
-class Listener(NullListener):
+class Printer(Listener):
     def log(self, text: str) -> None:
         log(text)
 

@@ -229,6 +229,9 @@ class Train(Section):
     timeout: float = Field(
         600.0, gt=0, le=1e6, description="under torchrun: seconds after which a silent process is an error"
     )
+    track: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(
+        default_factory=list, description="trackers that get what metrics.jsonl gets"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Train:
