@@ -303,6 +303,7 @@ DECODE_DEFAULTS: dict[str, dict[str, object]] = {
     "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200, "tokens_per_batch": 4096}
 }
 HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
+LABELLING = ("classify", "tag", "answer")  # tasks whose head is new to a pretrained model
 
 
 class Recipe(Section):
@@ -340,9 +341,7 @@ class Config(Section):
             raise ValueError(
                 f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
             )
-        if self.init.lora is not None and (
-            reason := self.init.unsuitable(self.task.name, self.train.average)
-        ):
+        if self.init.lora is not None and (reason := self.init.unsuitable(self.train.average)):
             raise ValueError(reason)
         if self.data.pixels is not None and self.task.name != "generate":
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')
