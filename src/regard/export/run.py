@@ -203,7 +203,7 @@ def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
             yield collate([Sample(target=[special.start, *text.source]) for text in group], 1)
             continue
         assert isinstance(folder.model, EncoderDecoder)  # see `calibrate`
-        samples = [Sample(source=[*text.source, folder.source.end]) for text in group]
+        samples = [Sample(source=folder.source.source_ids(text.source)) for text in group]
         targets = [text.target for text in group]
         if not all(targets):
             outputs = decode(folder.model, samples, options, special, torch.device("cpu"))

@@ -33,7 +33,13 @@ from regard.inputs.text.tokenizer import (
 _ROLES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _SPACE = "\u2581"  # SentencePiece's character for a space
 _LANGUAGE = re.compile(r">>(.+)<<", re.DOTALL)
-_COPIED = ("source_lang", "target_lang", "model_max_length", "sp_model_kwargs")  # of tokenizer_config.json
+_COPIED = (
+    "source_lang",
+    "target_lang",
+    "model_max_length",
+    "sp_model_kwargs",
+    "add_source_eos",
+)  # of tokenizer_config.json
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -47,6 +53,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.end, self.pad, self.unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
         self.start = int(sizes.get("start", self.pad))
         self.mask, self.sentinels = None, ()
+        self.adds_end = settings.get("add_source_eos") is not False  # models of OpenNMT-py read none
         codes = map(_LANGUAGE.fullmatch, self._vocabulary)
         self.languages = tuple(code[1] for code in codes if code)
         self.size = max(len(self._vocabulary), int(sizes.get("pieces", 0)))
@@ -78,6 +85,8 @@ class SentencePieceTokenizer(Tokenizer):
             **self.settings,
             "separate_vocabs": separate,
         }
+        if separate:  # config.json has the sizes of both
+            del config["regard"]
         files = {
             "source.spm": self._model,
             "target.spm": other._model,

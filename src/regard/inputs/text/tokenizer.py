@@ -62,6 +62,7 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     separators: int = 1  # `end` tokens between two texts; RoBERTa has two
+    adds_end: bool = True  # a source text ends with `end`
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
@@ -77,6 +78,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
+
+    def source_ids(self, ids: Sequence[int]) -> list[int]:
+        """The tokens of a source text as an encoder-decoder reads them."""
+        return [*ids, self.end] if self.adds_end or not ids else list(ids)
 
     def encode_inside(self, text: str) -> list[int]:
         """Token ids of a text that continues another one: no space is put in front.
@@ -112,6 +117,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def _table(self) -> list[tuple[str, bytes | None]]:
         """Name and bytes of each id; a special token has no bytes."""
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each id; rows of the embedding without a token have one, too."""
+        return [name or f"<row {number}>" for number, (name, _) in enumerate(self._table)]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Readable text of each token; bytes of an incomplete character are shown as `<0xE2>`."""
