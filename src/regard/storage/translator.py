@@ -32,6 +32,15 @@ ROLES = ("eos_token", "unk_token", "pad_token")
 
 
 @dataclass(frozen=True)
+class About:
+    """What a package says about its model."""
+
+    name: str = "another program"
+    languages: Sequence[str] = ()
+    card: str = ""
+
+
+@dataclass(frozen=True)
 class ForeignTranslator:
     """A translator with its weights under our names; `origin` names them in messages as its file does."""
 
@@ -41,8 +50,7 @@ class ForeignTranslator:
     source: Tokenizer
     target: Tokenizer
     origin: Mapping[str, str] = field(default_factory=dict)
-    languages: Sequence[str] = ()
-    card: str = ""
+    about: About = field(default_factory=About)
 
     def check(self) -> None:
         """Every parameter is there with its shape, and nothing else."""
@@ -66,7 +74,7 @@ class ForeignTranslator:
         for name, content in source.folder_files(other, "end", longest).items():
             write_atomically(out / name, content)
         section: Json = {"version": VERSION, "split_above": longest}
-        section |= {"languages": list(self.languages)} if self.languages else {}
+        section |= {"languages": list(self.about.languages)} if self.about.languages else {}
         described = config_json(self.config, source, separate, Task())
         write_json(out / "config.json", described | {"regard": section})
         ids = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")

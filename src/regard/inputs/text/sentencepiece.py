@@ -45,6 +45,8 @@ _COPIED = (
 class SentencePieceTokenizer(Tokenizer):
     """One side of a Marian model."""
 
+    library = "sentencepiece"
+
     def __init__(self, model: bytes, vocabulary: Mapping[str, int], settings: Settings, path: str) -> None:
         self._model, self._vocabulary, self.settings = model, dict(vocabulary), dict(settings)
         self._processor = to_processor(model, path)
@@ -74,6 +76,10 @@ class SentencePieceTokenizer(Tokenizer):
             return False
         return self._vocabulary == other._vocabulary
 
+    def engine_files(self, target: Tokenizer, frame: str) -> dict[str, bytes]:
+        other = target if isinstance(target, SentencePieceTokenizer) else self
+        return {"source.spm": self._model, "target.spm": other._model}
+
     def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         other = self if target is None else target
         if not isinstance(other, SentencePieceTokenizer):
@@ -88,8 +94,7 @@ class SentencePieceTokenizer(Tokenizer):
         if separate:  # config.json has the sizes of both
             del config["regard"]
         files = {
-            "source.spm": self._model,
-            "target.spm": other._model,
+            **self.engine_files(other, frame),
             "vocab.json": json_bytes(self._vocabulary),
             "tokenizer_config.json": json_bytes(config),
         }

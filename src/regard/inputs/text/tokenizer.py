@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.errors import RegardError
 
@@ -66,6 +66,7 @@ class Tokenizer(ABC):
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
+    library: ClassVar[str] = "tokenizers"  # which splits texts in the same way
 
     def __len__(self) -> int:
         return self.size
@@ -157,6 +158,11 @@ class Tokenizer(ABC):
         for ending, content in target.files().items() if target is not None else ():
             files[f"target_tokenizer{ending}"] = content.encode()
         return files
+
+    def engine_files(self, target: Tokenizer, frame: str) -> dict[str, bytes]:
+        """Files with which `library` splits texts as this tokenizer does, for exports."""
+        files = {"tokenizer.json": self.to_json(frame).encode()}
+        return files if target is self else files | {"target_tokenizer.json": target.to_json().encode()}
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""

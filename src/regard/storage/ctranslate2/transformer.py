@@ -19,7 +19,7 @@ from regard.models.positions import sinusoid
 from regard.storage.ctranslate2.file import MODEL, REFUSED, Variables, parts_of, scalar
 from regard.storage.files import Json, check_files, read_json
 from regard.storage.huggingface.architecture import TOLERANCE
-from regard.storage.translator import NEVER, ForeignTranslator, Vocabulary, transformer_config
+from regard.storage.translator import NEVER, About, ForeignTranslator, Vocabulary, transformer_config
 
 PADS = ("<pad>", "<blank>")
 EPSILON = 1e-5
@@ -57,9 +57,7 @@ OLDER = {EOS: "with_source_eos", BOS: "with_source_bos"}  # variables of models 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
-def convert_transformer(
-    variables: Variables, source: Path, out: Path, languages: Sequence[str] = (), card: str = ""
-) -> None:
+def convert_transformer(variables: Variables, source: Path, out: Path, about: About | None = None) -> None:
     """Write the folder of a translator; `source` has its model and tokenizers."""
     path = source / MODEL
     check_files(source)
@@ -77,7 +75,8 @@ def convert_transformer(
         check_rows(weights, vocabularies, source)
         config = with_rows(config, weights, left, right)
         sides = read_sentencepiece_sides(source, settings, left, right, one_table or not is_tied)
-    ForeignTranslator(path, config, weights, *sides, origin, languages, card).write(out)
+    about = about or About(source.name)
+    ForeignTranslator(path, config, weights, *sides, origin, about).write(out)
 
 
 def check_settings(variables: Variables, path: Path) -> None:
