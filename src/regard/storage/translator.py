@@ -83,10 +83,9 @@ class ForeignTranslator:
         weights = {name: tensor.float() for name, tensor in self.weights.items()}
         tensors = {name: each.contiguous() for name, each in to_hf(self.config, weights).items()}
         write_atomically(out / WEIGHTS, save(tensors, {"format": "pt"}))
-        card = self.card.strip() or f"# {self.path.name}"
-        write_text(
-            out / "README.md", f"{card}\n\nImported from {self.path.name} by `regard models import`.\n"
-        )
+        name, card = self.about.name, self.about.card.strip()
+        text = f"{card or f'# {name}'}\n\nImported from {name} by `regard models import`.\n"
+        write_text(out / "README.md", text)
 
 
 def transformer_config(path: Path, **fields: Any) -> TransformerConfig:
