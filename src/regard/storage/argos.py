@@ -135,8 +135,9 @@ def used_files(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInf
     roots = [PurePosixPath(name).parent for name in names if PurePosixPath(name).name == METADATA]
     if len(roots) != 1 or len(roots[0].parts) > 1:
         raise refused(path, f"it has no {METADATA}, or several")
-    found = {info.filename: info for info in entries if not info.is_dir()}
-    files = {name: found[str(roots[0] / name)] for name in UNPACKED if str(roots[0] / name) in found}
+    packed = {info.filename: info for info in entries if not info.is_dir()}
+    places = {name: str(roots[0] / name) for name in UNPACKED}
+    files = {name: packed[place] for name, place in places.items() if place in packed}
     limit = ALWAYS + GROWTH * path.stat().st_size
     if (size := sum(info.file_size for info in files.values())) > limit:
         raise refused(path, f"{size:,} bytes from a file of {path.stat().st_size:,}")

@@ -41,7 +41,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class ForeignTranslator:
+class TranslatorFolder:
     """A translator with its weights under our names; `origin` names them in messages as its file does."""
 
     path: Path

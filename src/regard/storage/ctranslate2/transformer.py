@@ -19,7 +19,7 @@ from regard.models.positions import sinusoid
 from regard.storage.ctranslate2.file import MODEL, REFUSED, Variables, parts_of, scalar
 from regard.storage.files import Json, check_files, read_json
 from regard.storage.huggingface.architecture import TOLERANCE
-from regard.storage.translator import NEVER, About, ForeignTranslator, Vocabulary, transformer_config
+from regard.storage.translator import NEVER, About, TranslatorFolder, Vocabulary, transformer_config
 
 PADS = ("<pad>", "<blank>")
 EPSILON = 1e-5
@@ -63,12 +63,12 @@ def convert_transformer(variables: Variables, source: Path, out: Path, about: Ab
     check_files(source)
     check_settings(variables, path)
     settings = settings_of(variables, source)
-    weights, origin, tables = named(variables, path)
+    weights, origin, tables = our_weights(variables, path)
     is_tied = tie(weights)
     config = config_of(variables, weights, settings, path, tables, is_tied)
     one_table = is_tied and "target.tokens.weight" not in weights
     if (source / "tokenizer.json").is_file():
-        sides = own_tokenizers(source, settings)
+        sides = tokenizers_beside(source, settings)
     else:
         from_zero = bool(scalar(variables, "decoder/start_from_zero_embedding"))
         left, right = vocabularies = read_vocabularies(source, settings, from_zero)
@@ -76,7 +76,7 @@ def convert_transformer(variables: Variables, source: Path, out: Path, about: Ab
         config = with_rows(config, weights, left, right)
         sides = read_sentencepiece_sides(source, settings, left, right, one_table or not is_tied)
     about = about or About(source.name)
-    ForeignTranslator(path, config, weights, *sides, origin, about).write(out)
+    TranslatorFolder(path, config, weights, *sides, origin, about).write(out)
 
 
 def check_settings(variables: Variables, path: Path) -> None:
@@ -112,7 +112,7 @@ def settings_of(variables: Variables, source: Path) -> Json:
     return settings
 
 
-def named(variables: Variables, path: Path) -> tuple[Variables, dict[str, str], dict[str, Tensor]]:
+def our_weights(variables: Variables, path: Path) -> tuple[Variables, dict[str, str], dict[str, Tensor]]:
     """The weights under our names, their names there, and the tables of positions by side."""
     weights, origin, tables = Variables(), dict[str, str](), dict[str, Tensor]()
     for side, layer, module, kind, tensor in parts_of(variables, path):
@@ -146,8 +146,8 @@ def tie(weights: Variables) -> bool:
     return True
 
 
-def positions_of(tables: dict[str, Tensor], path: Path) -> tuple[str, int]:
-    """The kind of positions, and the longest text."""
+def positions_of(tables: dict[str, Tensor], weights: Variables, path: Path) -> tuple[str, int]:
+    """The kind of positions, and the longest text; learned ones are weights."""
     if tables.keys() != {"encoder", "decoder"}:
         raise UsageError(
             f"{path}: positions inside of the attention, or those of OpenNMT-tf, are not supported "
@@ -162,6 +162,10 @@ def positions_of(tables: dict[str, Tensor], path: Path) -> tuple[str, int]:
             return kind, min(LONGEST, *(rows for rows, _ in shapes))
     if len(shapes) > 1:
         raise UsageError(f"{path}: two tables of positions of different lengths", code=REFUSED)
+    weights["source.positions.table"], weights["target.positions.table"] = (
+        tables["encoder"],
+        tables["decoder"],
+    )
     return "learned", len(tables["decoder"])
 
 
@@ -245,7 +249,7 @@ def config_of(
     up = weights.get(f"{first['encoder']}.feed_forward.up.weight")
     if query is None or up is None or query.dim() != 2:
         raise UsageError(f"{path}: the encoder has no layers", code=REFUSED)
-    positions, longest = positions_of(tables, path)
+    positions, longest = positions_of(tables, weights, path)
     channels = len(query) // heads
     return transformer_config(
         path,
@@ -308,7 +312,7 @@ def with_rows(
     return config.model_copy(update={"output_bias": "output.bias" in weights})
 
 
-def own_tokenizers(source: Path, settings: Json) -> tuple[Tokenizer, Tokenizer]:
+def tokenizers_beside(source: Path, settings: Json) -> tuple[Tokenizer, Tokenizer]:
     """Those that Regard has written beside an export."""
     first = load_tokenizer(source)
     other = source / "target_tokenizer.json"
