@@ -79,11 +79,11 @@ class Seq2Seq(RowObjective):
 
     def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
-        return Sample(source=[*ids, self.source.end])
+        return Sample(source=self.source.source_ids(ids))
 
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         return Sample(
-            source=[*source, self.source.end],
+            source=self.source.source_ids(source),
             target=[self.target.start, *target],
             labels=[*target, self.target.end],
         )

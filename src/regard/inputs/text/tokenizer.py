@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.errors import RegardError
 
@@ -62,9 +62,11 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     separators: int = 1  # `end` tokens between two texts; RoBERTa has two
+    adds_end: bool = True  # a source text ends with `end`
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
+    library: ClassVar[str] = "tokenizers"  # which splits texts in the same way
 
     def __len__(self) -> int:
         return self.size
@@ -77,6 +79,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
+
+    def source_ids(self, ids: Sequence[int]) -> list[int]:
+        """The tokens of a source text as an encoder-decoder reads them."""
+        return [*ids, self.end] if self.adds_end or not ids else list(ids)
 
     def encode_inside(self, text: str) -> list[int]:
         """Token ids of a text that continues another one: no space is put in front.
@@ -113,6 +119,11 @@ class Tokenizer(ABC):
     def _table(self) -> list[tuple[str, bytes | None]]:
         """Name and bytes of each id; a special token has no bytes."""
 
+    @property
+    def names(self) -> list[str]:
+        """The name of each id; rows of the embedding without a token have one, too."""
+        return [name or f"<row {number}>" for number, (name, _) in enumerate(self._table)]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Readable text of each token; bytes of an incomplete character are shown as `<0xE2>`."""
         return [self._readable(int(number)) for number in ids]
@@ -147,6 +158,11 @@ class Tokenizer(ABC):
         for ending, content in target.files().items() if target is not None else ():
             files[f"target_tokenizer{ending}"] = content.encode()
         return files
+
+    def engine_files(self, target: Tokenizer, frame: str) -> dict[str, bytes]:
+        """Files with which `library` splits texts as this tokenizer does, for exports."""
+        files = {"tokenizer.json": self.to_json(frame).encode()}
+        return files if target is self else files | {"target_tokenizer.json": target.to_json().encode()}
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""
