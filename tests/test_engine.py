@@ -34,6 +34,8 @@ SHAPES = {
     "small": {},
     "pre": {"norm": "pre", "activation": "gelu"},
     "learned": {"positions": "learned", "max_length": 64, "heads": 2, "head_width": 5},
+    "mbart": {"positions": "learned", "first_position": 2, "embedding_norm": True, "norm": "pre"},
+    "m2m": {"positions": "sinusoidal_fairseq", "first_position": 2, "norm": "pre"},
     "packed": {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1},
     "t5": {"family": "t5"},
     "t5 gated": {"family": "t5", "gated": True, "activation": "gelu_tanh", "tie_embeddings": False},

@@ -15,6 +15,8 @@ MODELS = {
     "paper": small(1),
     "pre": small(2, norm="pre", activation="gelu"),
     "learned": small(3, positions="learned", heads=2, head_width=5, decoder_layers=1),
+    "bart": small(10, positions="learned", first_position=2, embedding_norm=True),
+    "m2m": small(11, positions="sinusoidal_fairseq", first_position=2, norm="pre"),
     "rnn": small(4, family="rnn", reverse_source=True),
     "rnn-gru": small(5, family="rnn", cell="gru", layers=1),
     "t5": small(9, family="t5"),

@@ -12,16 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.compat import VERSION
 from regard.config.initial import Init as Init
 from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
-from regard.config.model import (
-    MOST,
-    AnyModelConfig,
-    Count,
-    ModelConfig,
-    Section,
-    Share,
-    TransformerConfig,
-    ViTConfig,
-)
+from regard.config.model import AnyModelConfig, ModelConfig, TransformerConfig, ViTConfig
+from regard.config.model_base import MOST, Count, Section, Share
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
 # text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number

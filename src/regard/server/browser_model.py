@@ -281,8 +281,8 @@ class ModelParts:
         }
 
     def sinusoidal(self, module: Sinusoidal) -> Part:
-        rest = {"halves": module.halves, "denominator": module.denominator}
-        return {"kind": "sinusoidal", "width": module.width, **rest}
+        sizes = {name: getattr(module, name) for name in ("width", "first", "halves", "denominator")}
+        return {"kind": "sinusoidal", **sizes}
 
     def learned(self, module: Learned) -> Part:
         return {"kind": "learned", "table": self.weight(module.table), "first": module.first}

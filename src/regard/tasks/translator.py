@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from regard.config import Decode
 from regard.config.load import explain
-from regard.config.model import Section
+from regard.config.model_base import Section
 from regard.data.objectives import Seq2Seq
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Request, Steppable, generate, score
