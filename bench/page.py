@@ -38,6 +38,7 @@ from qa.browser import chromium
 from qa.site import static
 from regard.batch import collate
 from regard.cli.builtin import builtin_models
+from regard.cli.explore import first_small
 from regard.interpret.record import record
 from regard.models import layers as taps
 from regard.resources import WEB
@@ -155,7 +156,7 @@ def measure(browser: Any, address: str, process: int, rounds: int) -> dict[str, 
 
 
 def measure_site(browser: Any, folder: Path, rounds: int) -> dict[str, Any]:
-    models = {path.name: load(path, "cpu", 1, "float32", "plain") for path in builtin_models()}
+    models = {path.name: load(path, "cpu", 1, "float32", "plain") for path in first_small(builtin_models())}
     size = write_site(folder, models, LESSONS, lambda text: None, skip=True)
     pictures = []
     with static(folder) as address:
