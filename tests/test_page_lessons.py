@@ -19,7 +19,7 @@ STEP = "#panel[data-view=lessons] .step h3, #panel[data-view=lessons] p.drawer"
 
 def opened(window: Window, lesson: str, step: int = 1, **more: str) -> Any:
     query = "".join(f"&{name}={value}" for name, value in more.items())
-    window.page.goto(f"{window.site.address}/?view=lessons&lesson={lesson}&step={step + 1}{query}")
+    window.page.goto(f"{window.site.address}/?view=lessons&lesson={lesson}&step={step}{query}")
     window.page.wait_for_selector(STEP)
     return window.page
 
@@ -111,7 +111,7 @@ def test_the_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.activeElement.textContent === 'Weights from the words themselves'")
     assert "lesson=mixing" in page.url
-    assert "step=3" in page.url
+    assert "step=2" in page.url
     page.go_back()
     page.wait_for_selector("text=A new vector is a mixture")
     assert "✓ That fits." in page.inner_text(".verdict")
@@ -159,7 +159,7 @@ def test_a_view_leads_to_its_lesson(window: Window) -> None:
     window.open(view="heads")
     window.page.click(".to-lesson")
     window.page.wait_for_selector("#panel[data-view=lessons] .step h3")
-    assert "lesson=heads&step=6" in window.page.url
+    assert "lesson=heads&step=5" in window.page.url
 
 
 def test_sizes_of_ones_choice(window: Window) -> None:
