@@ -72,9 +72,7 @@ const defaults = () => ({ ...DEFAULTS, ...embeddedText() });
 export function decode(search, initial = defaults()) {
   const given = new URLSearchParams(search);
   return Object.freeze(
-    Object.fromEntries(
-      Object.keys(initial).map((name) => [name, given.get(name) ?? initial[name]]),
-    ),
+    Object.fromEntries(Object.keys(initial).map((name) => [name, given.get(name) ?? initial[name]])),
   );
 }
 
