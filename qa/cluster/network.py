@@ -6,14 +6,18 @@ sender at `rate` bits a second. So it needs root and /dev/net/tun, and no kernel
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import heapq
 import itertools
 import os
+import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -52,6 +56,8 @@ class Network:
         self.switch = threading.Thread(target=self.pass_on, daemon=True)
 
     def __enter__(self) -> Network:
+        remove_stale()
+        self.handler = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
             for number, name in enumerate(self.names):
                 command("ip", "netns", "add", name)
@@ -81,7 +87,8 @@ class Network:
         for tap in self.taps:
             os.close(tap)  # the interface goes with it
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+            remove(name)
+        signal.signal(signal.SIGTERM, self.handler)
 
     def address(self, number: int) -> str:
         return f"10.77.0.{number + 1}"
@@ -133,6 +140,23 @@ class Network:
                     os.write(self.taps[target], frame)
                 except OSError:  # its cable is pulled, or its queue full: the frame is lost
                     continue
+
+
+def remove(name: str) -> None:
+    """A namespace, and what still runs in it."""
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+    for pid in pids.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def remove_stale() -> None:
+    """Namespaces of a trial that was killed before it could remove them."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for name in re.findall(r"^regard-\d+-\d+", listed, re.MULTILINE):
+        if not Path(f"/proc/{name.split('-')[1]}").exists():
+            remove(name)
 
 
 def mac(number: int) -> bytes:
