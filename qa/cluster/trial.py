@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.communication import bytes_of_update
 from qa.cluster.network import Network, missing
 from qa.result import Result
 from qa.survive.parallel import (
@@ -29,12 +30,14 @@ from qa.survive.parallel import (
 )
 from qa.survive.runs import bits, toy
 from regard.config import Config
+from regard.storage import load_checkpoint
 
 HOSTS = 4
 SAME = 1e-10
 MEMORY = Path(__file__).with_name("memory.py")
 SHARE = 0.35  # of the bytes of DDP, on four ranks
 LIMIT = 900.0  # seconds of one job
+MOST = 1.25  # bytes sent over those computed: headers, acknowledgements, the other operations of an update
 SILENCE = 12.0  # seconds of train.timeout where a host is gone
 
 
@@ -102,8 +105,8 @@ def cluster(count: int, seed: int, cut: float = 30.0, size: bool = True) -> Resu
             found, more = trial(hosts, config, expected, cut)
             wrong += [f"{trial.__name__}: {each}" for each in found]
             figures |= more
-        if size and not wrong:
-            found, more = bytes_of_base(hosts)
+        for measure in (volumes, bytes_of_base) if size and not wrong else ():
+            found, more = measure(hosts)
             wrong += found
             figures |= more
     figure = "4 hosts, 20 ms and 1 Gbit/s apart: " + ", ".join(
@@ -219,6 +222,36 @@ def go_on(
     worst = apart(losses(folder), expected) if not wrong else 0.0
     wrong += [] if worst <= SAME else [f"losses differ by {worst:.1e}"]
     return wrong, {f"host_{how.replace(' ', '_')}_named_after_s": round(took, 1)}
+
+
+def volumes(hosts: Hosts) -> Found:
+    """Bytes that a host sends in an update, over those that bench/communication.py computes."""
+    model = {"width": 128, "feed_forward": 512, "heads": 4, "dropout": 0.0}
+    kinds = {"ddp": ("ddp", "auto"), "ddp_bfloat16": ("ddp", "bfloat16"), "fsdp": ("fsdp", "auto")}
+    fields: dict[str, Any] = {"steps": 16, "checkpoint_every": 100, "validate_every": 100, "accumulate": 1}
+    plain = changed(toy(hosts.place, precision="float32", **fields), model)
+    runs = [
+        run_of(changed(plain, parallel=parallel, gradients=gradients), hosts.place / f"volume-{name}")
+        for name, (parallel, gradients) in kinds.items()
+    ]
+    processes, sent = hosts.start(RANK, {"runs": runs}), dict[str, float]()
+    for name in kinds:
+        marks = []
+        for step in (2, plain.train.steps - 2):
+            wait_for(step, hosts.place / f"volume-{name}", processes)
+            marks.append((reached(hosts.place / f"volume-{name}"), sum(hosts.net.sent)))
+        updates, count = (last - first for first, last in zip(*marks))
+        sent[name] = count / max(1, updates) / HOSTS
+    if text := finish(processes):
+        return [text], {}
+    weights = load_checkpoint(hosts.place / "volume-ddp" / "checkpoints" / "step-16").model
+    size = sum(tensor.numel() for tensor in weights.values())
+    shares = {
+        name: round(sent[name] / bytes_of_update(size, HOSTS, parallel, gradients), 2)
+        for name, (parallel, gradients) in kinds.items()
+    }
+    wrong = [f"{name}: {share} of the bytes computed" for name, share in shares.items() if share > MOST]
+    return wrong, {"bytes_sent_over_computed": shares}
 
 
 def bytes_of_base(hosts: Hosts) -> Found:
