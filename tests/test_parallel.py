@@ -49,6 +49,10 @@ def trained(tmp_path_factory):
         config = plain(place)
         dropping = changed(config, {"dropout": 0.1}, precision="float32")
         runs = [run_of(changed(config, parallel=kind), place / kind) for kind in KINDS]
+        runs += [
+            run_of(changed(config, parallel=kind, gradients="bfloat16"), place / f"short-{kind}")
+            for kind in KINDS
+        ]
         runs.append(run_of(dropping, place / "whole"))
         runs.append(run_of(changed(dropping, steps=5), place / "cut"))
         runs.append(run_of(dropping, place / "cut", resume=True))
@@ -71,6 +75,15 @@ def test_two_processes_have_the_losses_of_one(trained, kind):
     kept = ("bleu", "chrf", "exact", "sample")
     for one, two in zip(valid(trained / "one"), valid(trained / kind), strict=True):
         assert {key: one[key] for key in kept} == {key: two[key] for key in kept}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_in_bfloat16_are_rounded_and_no_more(trained, kind):
+    """The first loss is before any gradient; the batches accumulated in an update are sent once."""
+    expected, found = losses(trained / "one"), losses(trained / f"short-{kind}")
+    assert found[0] == pytest.approx(expected[0], abs=1e-12)
+    assert found != pytest.approx(expected, abs=1e-10, rel=0)
+    assert found == pytest.approx(expected, rel=0.01)
 
 
 def valid(folder: Path) -> list[dict[str, object]]:

@@ -29,7 +29,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[Peers]
     def ranks(timeout: float = 30.0) -> list[Peers]:
         for rank in range(RANKS):
             every.append(Peers(rank, RANKS, timeout, "test"))
-            every[-1].interval = 0.03
+            every[-1].interval = 0.1
         together([lambda peers=peers: peers.join(FACTS) for peers in every])
         for rank, peers in enumerate(every):
             peers.hosts = [f"node-{number}" for number in range(RANKS)]
@@ -94,8 +94,8 @@ def test_a_missing_rank_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_rank_that_stops_beating_is_named_by_all_who_wait(start: Callable[..., list[Peers]]) -> None:
     """However long rank 0 works, the others wait; a rank whose count stands still for `timeout` is gone."""
-    ranks = start(timeout=0.5)
-    late = threading.Timer(1.0, ranks[0].wait_for_all)  # twice the timeout, but alive
+    ranks = start(timeout=1.5)
+    late = threading.Timer(2.0, ranks[0].wait_for_all)  # longer than the timeout, but alive
     late.start()
     assert together([ranks[1].wait_for_all, ranks[2].wait_for_all]) == [None, None]
     late.join()

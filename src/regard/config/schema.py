@@ -63,7 +63,8 @@ class Task(Section):
 CORPORA = (
     '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
     "text: .txt; tags: .conll; questions: SQuAD's .json; pictures and sounds: a folder or .tar with a folder "
-    "for each class, or a table with a column of files), a [source, target] pair, "
+    "for each class, or a table with a column of files), each also at an address such as s3://bucket/a.tsv, "
+    "a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 

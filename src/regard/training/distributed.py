@@ -71,6 +71,9 @@ class SingleProcess:
     def fill_shards(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Give a model on the meta device, now divided, the weights of rank 0; others pass none."""
 
+    def warm_up(self, loss: Callable[[], Tensor]) -> None:
+        """Let the first backward pass be one from which nothing is learned."""
+
     def gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
         """Context of one backward pass; of accumulated batches only the last synchronises gradients."""
         return nullcontext()
@@ -167,6 +170,14 @@ class Distributed(SingleProcess):
         for module in model.modules():
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, buffer.to(self.device))
+
+    def warm_up(self, loss: Callable[[], Tensor]) -> None:
+        """DDP orders its buckets by the first backward pass, and a sum of three or more ranks depends on a
+        number's place in them: the first update after a resume must have the same order as any other."""
+        if self.skeleton is None:
+            self.module.train()
+            loss().backward()  # type: ignore[no-untyped-call]
+            self.module.zero_grad(set_to_none=True)
 
     @contextmanager
     def gradient_sync(self, enabled: bool) -> Iterator[None]:

@@ -25,6 +25,7 @@ from regard.errors import RegardError, UsageError
 
 ADVICE = "continue from the last checkpoint with --resume, or let torchrun do that with --max-restarts"
 LOOK = 2.0  # seconds between two looks at the others while this rank waits
+JOIN = 5.0  # seconds until the thread that counts has ended
 PATIENCE = 20.0  # seconds that finding out who is gone may take
 
 
@@ -44,7 +45,7 @@ class Peers:
         self.operations = 0  # that this rank has begun: of ranks that wait, those with fewer are waited for
         self.waits = 0
         self.interval = max(0.5, world_size / 500)  # seconds between two beats
-        self.ended = threading.Event()
+        self.ended, self.thread = threading.Event(), threading.Thread(target=self.beat, daemon=True)
         self.prefix = prefix
         self.store = self.open_store(serves=rank == 0)
 
@@ -82,7 +83,7 @@ class Peers:
             ) from error
         found = [json.loads(text) for text in self.store.multi_get(keys)]
         self.hosts = [each["host"] for each in found]
-        threading.Thread(target=self.beat, daemon=True).start()
+        self.thread.start()
         return found
 
     def beat(self) -> None:
@@ -95,7 +96,10 @@ class Peers:
                     return
 
     def close(self) -> None:
+        """The thread must not be in the store while the interpreter ends: that would abort the process."""
         self.ended.set()
+        if self.thread.is_alive():
+            self.thread.join(JOIN)
 
     # --- wait
 

@@ -83,6 +83,7 @@ class Trainer:
             config.train.gradients,
         )
         self.dist.fill_shards(model, weights or {})
+        self.dist.warm_up(lambda: self.loss_function(stream.example().to(machine.device)))
         self.optimizer = make_optimizer(model, config.train, multipliers)
         self.progress = Progress()
         self.stop_requested = False  # by a signal: finish the update, save, end
