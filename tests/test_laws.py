@@ -15,6 +15,7 @@ MODELS = {
     "paper": small(1),
     "pre": small(2, norm="pre", activation="gelu"),
     "learned": small(3, positions="learned", heads=2, head_width=5, decoder_layers=1),
+    "ssru": small(10, decoder_mixer="ssru", decoder_layers=2),
     "rnn": small(4, family="rnn", reverse_source=True),
     "rnn-gru": small(5, family="rnn", cell="gru", layers=1),
     "t5": small(9, family="t5"),

@@ -96,6 +96,10 @@ class TransformerConfig(EncoderDecoderConfig):
     epsilon: Epsilon = Field(1e-5, description="of the layer norms")
     scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")
     output_bias: bool = Field(False, description="bias on the output projection")
+    decoder_mixer: Literal["attention", "ssru"] = Field(
+        "attention",
+        description="how a decoder reads its own tokens; ssru: the recurrence of Marian's students",
+    )
     gated: ClassVar[bool] = False
     rms_norm: ClassVar[bool] = False
 
