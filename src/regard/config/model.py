@@ -89,9 +89,10 @@ class TransformerConfig(EncoderDecoderConfig):
     family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
     activation: Activation = Field("relu", description="inside the feed-forward")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned"] = Field(
         "sinusoidal",
-        description="position embedding; sinusoidal_halves: all sines, then all cosines, as in Marian",
+        description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers has "
+        "Marian's; sinusoidal_tensor2tensor: these with D - 2 for D, as Marian itself",
     )
     epsilon: Epsilon = Field(1e-5, description="of the layer norms")
     scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")

@@ -67,9 +67,10 @@ class ComputedSinusoidal(nn.Module):
     def __init__(self, positions: Sinusoidal) -> None:
         super().__init__()
         self.width, self.halves = positions.width, positions.halves
+        self.denominator = positions.denominator
 
     def forward(self, positions: Tensor) -> Tensor:
-        return sinusoid(positions.clamp(min=0), self.width, halves=self.halves)
+        return sinusoid(positions.clamp(min=0), self.width, halves=self.halves, denominator=self.denominator)
 
 
 class UncheckedLearned(nn.Module):

@@ -85,7 +85,8 @@ class SkipInit(TorchFunctionMode):
 def transformer(config: TransformerConfig, source: int, target: int | None = None) -> EncoderDecoder:
     """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1)."""
     width = config.width
-    waves = partial(Sinusoidal, halves=config.positions == "sinusoidal_halves")
+    exact = width - 2 if config.positions == "sinusoidal_tensor2tensor" else None
+    waves = partial(Sinusoidal, halves=config.positions != "sinusoidal", denominator=exact)
     positions = Learned if config.positions == "learned" else waves
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
