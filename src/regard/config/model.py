@@ -30,10 +30,10 @@ class TransformerConfig(EncoderDecoderConfig):
     family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
     activation: Activation = Field("relu", description="inside the feed-forward")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "learned"] = Field(
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned"] = Field(
         "sinusoidal",
-        description="position embedding; sinusoidal_halves: all sines, then all cosines, as in Marian; "
-        "sinusoidal_fairseq: so too, with 2i / (width - 2), as in M2M100",
+        description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers has "
+        "Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself",
     )
     first_position: int = Field(
         0, ge=0, le=1024, description="position of the first token; BART, mBART, M2M100: 2"
@@ -42,6 +42,10 @@ class TransformerConfig(EncoderDecoderConfig):
     scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")
     embedding_norm: bool = Field(False, description="layer norm of the embeddings (BART, mBART)")
     output_bias: bool = Field(False, description="bias on the output projection")
+    decoder_mixer: Literal["attention", "ssru"] = Field(
+        "attention",
+        description="how a decoder reads its own tokens; ssru: the recurrence of Marian's students",
+    )
     gated: ClassVar[bool] = False
     rms_norm: ClassVar[bool] = False
 
@@ -51,8 +55,8 @@ class TransformerConfig(EncoderDecoderConfig):
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
             )
-        if self.positions == "sinusoidal_fairseq" and self.width < 4:
-            raise ValueError('model.width must be at least 4 for positions = "sinusoidal_fairseq"')
+        if self.positions == "sinusoidal_tensor2tensor" and self.width < 4:
+            raise ValueError('model.width must be at least 4 for positions = "sinusoidal_tensor2tensor"')
         return self
 
 

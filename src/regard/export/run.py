@@ -80,6 +80,11 @@ def export_model(
                 f"{', '.join(FAMILIES[form])}",
                 code="E_MODEL_FAMILY",
             )
+        if getattr(folder.config, "decoder_mixer", "attention") != "attention":
+            raise UsageError(
+                f"{model}: model.decoder_mixer is not exported to {form}, which has no such layer",
+                code="E_EXPORT_FAMILY",
+            )
         texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
             agreement = write_and_check(engine, form, folder, place, each, texts, say)

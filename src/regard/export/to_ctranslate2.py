@@ -145,6 +145,7 @@ def set_stack(spec: Spec, stack: Stack) -> None:
 
 def set_block(spec: Spec, block: Block) -> None:
     attention, forward = block.attention, block.feed_forward
+    assert isinstance(attention, MultiHeadAttention)  # see `export_model`
     set_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     finish_attention(spec.self_attention, attention, block.attention_residual.norm)
     if block.cross is not None and block.cross_residual is not None:

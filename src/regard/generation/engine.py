@@ -32,9 +32,8 @@ from regard.generation.packing import (
 from regard.models.attention import BLOCK, LONG_ROW, Mask
 from regard.models.cache import Cache, KeysValues, LayerCache
 from regard.models.layers import Tap
-from regard.models.positions import PositionTerms
+from regard.models.positions import NO_TERMS, PositionTerms
 from regard.models.transformer import (
-    NO_TERMS,
     CausalDecoder,
     EncoderDecoder,
     LanguageModel,
@@ -132,8 +131,7 @@ class Engine:
 
     def __init__(self, model: EncoderDecoder | LanguageModel, precision: str) -> None:
         self.model, self.precision = model, precision
-        attention = next(iter(model.decoder)).attention
-        self.width = attention.heads * attention.channels
+        self.width = next(iter(model.decoder)).attention.cache_width
         self.steps_before_tracing = STEPS_BEFORE_TRACING
         # for each type of the cache: a trace is made for one type
         self.steps: dict[torch.dtype, int] = {}

@@ -37,6 +37,8 @@ from regard.models.layers import (
     Scale,
 )
 from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal, TokenEmbedding
+from regard.models.ssru import SSRU
+from regard.models.ssru import WINDOW as SSRU_WINDOW
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
     waves: dict[str, Callable[..., Sinusoidal | Learned]] = {
         "sinusoidal": Sinusoidal,
         "sinusoidal_halves": partial(Sinusoidal, halves=True),
-        "sinusoidal_fairseq": partial(Sinusoidal, halves=True, denominator=width - 2),
+        "sinusoidal_tensor2tensor": partial(Sinusoidal, halves=True, denominator=width - 2),
         "learned": Learned,
     }
     parts = Parts(
@@ -106,7 +108,10 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
         norm = parts.norm() if config.embedding_norm else None
         return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
-    return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
+    causal = parts
+    if config.decoder_mixer == "ssru":
+        causal = replace(parts, mixer=partial(SSRU, width), window=SSRU_WINDOW)
+    return encoder_decoder(config, source, target, parts, causal, embed, config.output_bias)
 
 
 def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecoder:
@@ -276,11 +281,12 @@ class Parts:
     positions: Callable[[], Rotary | RelativeBias] | None = None
     window: int | None = None
     parallel: bool = False
+    mixer: Callable[[], SSRU] | None = None  # instead of self-attention
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
             Block(
-                attention=self.attention(),
+                attention=(self.mixer or self.attention)(),
                 feed_forward=self.feed_forward(),
                 residual=lambda: self.residual(self.norm(), self.dropout),
                 cross=self.attention() if cross else None,

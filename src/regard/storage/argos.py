@@ -9,9 +9,7 @@ under a name of the package. Sentences are split by Regard, so that stanza/ is l
 from __future__ import annotations
 
 import shutil
-import stat
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import Any
 
 from regard.config.reading import SMALL, shown
 from regard.errors import UsageError
+from regard.storage.archive import open_zip
 from regard.storage.ctranslate2.file import MODEL, read_variables
 from regard.storage.ctranslate2.transformer import convert_transformer
 from regard.storage.files import free_bytes, friendly_os_errors, read_json
@@ -28,8 +27,6 @@ from regard.storage.translator import About
 
 SUFFIX, METADATA, SPLITTER, CARD = ".argosmodel", "metadata.json", "sentencepiece.model", "README.md"
 REFUSED = "E_ARGOS"
-MAX_FILES = 10_000
-GROWTH, ALWAYS = 20, 16 << 20  # weights are packed to a third at best; small files in any proportion
 TABLES = tuple(
     f"{side}_vocabulary{end}" for side in ("shared", "source", "target") for end in (".json", ".txt")
 )
@@ -97,54 +94,25 @@ def unpacked(path: Path) -> Iterator[Package]:
     """The files of a package in a temporary folder."""
     with TemporaryDirectory(prefix="regard-") as temporary, friendly_os_errors(path, "read"):
         folder = Path(temporary)
-        try:
-            with zipfile.ZipFile(path) as archive:
-                files = used_files(path, archive)
-                free = free_bytes(folder)
-                if free is not None and free < 2 * sum(each.file_size for each in files.values()):
-                    raise UsageError(f"{folder}: too little space to unpack {path.name}", code="E_DISK_FULL")
-                for name, info in files.items():
-                    unpack(archive, info, folder / PurePosixPath(name).name)
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            EOFError,
-            RuntimeError,
-            ValueError,
-            zlib.error,
-        ) as error:
-            raise refused(path, str(error) or "a damaged zip") from None
+        with open_zip(path, lambda reason: refused(path, reason)) as (archive, entries):
+            files = used_files(path, entries)
+            free = free_bytes(folder)
+            if free is not None and free < 2 * sum(each.file_size for each in files.values()):
+                raise UsageError(f"{folder}: too little space to unpack {path.name}", code="E_DISK_FULL")
+            for name, info in files.items():
+                unpack(archive, info, folder / PurePosixPath(name).name)
         yield Package(path, folder, read_json(folder / METADATA))
 
 
-def used_files(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def used_files(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """The files that are unpacked, by their place in the package."""
-    entries = archive.infolist()
-    if len(entries) > MAX_FILES:
-        raise refused(path, f"{len(entries):,} files")
-    names = [info.filename for info in entries]
-    if len(set(names)) < len(names):
-        raise refused(path, "two of its files have one name")
-    for info in entries:
-        parts = PurePosixPath(info.filename).parts
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if ".." in parts or info.filename.startswith("/") or "\\" in info.filename or ":" in info.filename:
-            raise refused(path, f"a file with the name {shown(info.filename)}")
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise refused(path, f"{shown(info.filename)} is a link or a device")
-    roots = [PurePosixPath(name).parent for name in names if PurePosixPath(name).name == METADATA]
+    roots = [PurePosixPath(name).parent for name in entries if PurePosixPath(name).name == METADATA]
     if len(roots) != 1 or len(roots[0].parts) > 1:
         raise refused(path, f"it has no {METADATA}, or several")
-    packed = {info.filename: info for info in entries if not info.is_dir()}
     places = {name: str(roots[0] / name) for name in UNPACKED}
-    files = {name: packed[place] for name, place in places.items() if place in packed}
-    limit = ALWAYS + GROWTH * path.stat().st_size
-    if (size := sum(info.file_size for info in files.values())) > limit:
-        raise refused(path, f"{size:,} bytes from a file of {path.stat().st_size:,}")
-    return files
+    return {name: entries[place] for name, place in places.items() if place in entries}
 
 
 def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path) -> None:
-    """zipfile reads no more than the size that was checked, and compares the checksum."""
     with archive.open(info) as packed, place.open("wb") as file:
         shutil.copyfileobj(packed, file, 1 << 20)

@@ -26,6 +26,7 @@ from regard.storage.files import (
     write_json,
 )
 from regard.storage.folder import read_model
+from regard.storage.marian.file import find_model
 from regard.storage.weights import INDEX, WEIGHTS, index_parts
 
 PICKLE, PICKLES = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -35,19 +36,28 @@ COPIED_NAMES = {"LICENSE", "README"}
 ENVIRONMENT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")  # variables that the process gets
 REFUSED = "E_IMPORT"
 GGUF, ARGOS, MODEL = ".gguf", ".argosmodel", "model.bin"
+FILES = (GGUF, ARGOS, ".npz", ".bin")
 PART = "model-{:05d}-of-{:05d}.safetensors"
 
 
 def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Write a folder with safetensors, completely or not at all; returns the names of its files."""
-    if not source.is_dir() and not (source.is_file() and source.suffix in (GGUF, ARGOS)):
-        message = f"{source} is neither a folder nor a file of the kind {GGUF} or {ARGOS}"
+    if not source.is_dir() and not (source.is_file() and source.suffix in FILES):
+        message = f"{source} is neither a folder nor a file of the kind {', '.join(FILES)}"
         raise UsageError(message, code="E_MODEL_FOLDER")
+    model = None if source.suffix in (GGUF, ARGOS) else find_model(source)
+    if source.is_file() and source.suffix not in (GGUF, ARGOS) and model is None:
+        raise UsageError(f"{source}: not a model of Marian; name its folder", code=REFUSED)
     with new_folder(out) as work:
         if source.is_file() and source.suffix == GGUF:
             from regard.storage.gguf import convert_gguf
 
             convert_gguf(source, work, say)
+        elif model is not None:
+            from regard.storage.marian.convert import convert_marian
+
+            say(f"reading {model.name} of Marian")
+            convert_marian(model, work)
         elif source.is_file():
             from regard.storage.argos import convert_argos
 

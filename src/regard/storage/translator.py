@@ -51,6 +51,7 @@ class TranslatorFolder:
     target: Tokenizer
     origin: Mapping[str, str] = field(default_factory=dict)
     about: About = field(default_factory=About)
+    generation: Json = field(default_factory=dict)
 
     def check(self) -> None:
         """Every parameter is there with its shape, and nothing else."""
@@ -79,6 +80,7 @@ class TranslatorFolder:
         write_json(out / "config.json", described | {"regard": section})
         ids = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
         generation = {name: described[name] for name in ids} | {"num_beams": BEAM, "max_length": longest}
+        generation |= self.generation
         write_json(out / "generation_config.json", generation)
         weights = {name: tensor.float() for name, tensor in self.weights.items()}
         tensors = {name: each.contiguous() for name, each in to_hf(self.config, weights).items()}

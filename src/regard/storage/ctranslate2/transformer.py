@@ -157,8 +157,8 @@ def positions_of(tables: dict[str, Tensor], weights: Variables, path: Path) -> t
     shapes = {tuple(table.shape) for table in tables.values()}
     if any(len(shape) != 2 for shape in shapes):
         raise UsageError(f"{path}: a table of positions of shape {shapes}", code=REFUSED)
-    for kind, halves in (("sinusoidal", False), ("sinusoidal_halves", True)):
-        if all(is_sinusoid(table, halves) for table in tables.values()):
+    for kind in ("sinusoidal_halves", "sinusoidal_tensor2tensor", "sinusoidal"):
+        if all(is_sinusoid(table, kind) for table in tables.values()):
             return kind, min(LONGEST, *(rows for rows, _ in shapes))
     if len(shapes) > 1:
         raise UsageError(f"{path}: two tables of positions of different lengths", code=REFUSED)
@@ -169,11 +169,13 @@ def positions_of(tables: dict[str, Tensor], weights: Variables, path: Path) -> t
     return "learned", len(tables["decoder"])
 
 
-def is_sinusoid(table: Tensor, halves: bool) -> bool:
+def is_sinusoid(table: Tensor, kind: str) -> bool:
     rows, width = table.shape
     if width % 2:
         return False
-    return torch.allclose(table, sinusoid(torch.arange(rows), width, halves=halves), atol=TOLERANCE)
+    exact = width - 2 if kind == "sinusoidal_tensor2tensor" else None
+    waves = sinusoid(torch.arange(rows), width, halves=kind != "sinusoidal", denominator=exact)
+    return torch.allclose(table, waves, atol=TOLERANCE)
 
 
 def vocabulary_files(source: Path) -> tuple[Path, Path]:
