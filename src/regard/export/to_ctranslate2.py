@@ -75,7 +75,7 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
     spec.register_target_vocabulary(token_names(folder.target))
     set_specials(spec.config, folder)
     spec.config.decoder_start_token = token_names(folder.target)[folder.special.start]
-    spec.config.add_source_eos = folder.source.adds_end
+    spec.config.add_source_eos = bool(folder.source.after)
     return spec
 
 
