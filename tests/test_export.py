@@ -108,7 +108,7 @@ SHAPES = {
     "m2m": (
         "translate",
         "transformer",
-        {"positions": "sinusoidal_fairseq", "first_position": 1, "norm": "pre"},
+        {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
     ),
     "untied, free heads": (
         "translate",
@@ -241,7 +241,11 @@ def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
     ("task", "family", "shape"),
     [
         ("translate", "transformer", {"norm": "pre", "positions": "learned", "layers": 2, "max_length": 80}),
-        ("translate", "transformer", {"positions": "sinusoidal_fairseq", "first_position": 1, "norm": "pre"}),
+        (
+            "translate",
+            "transformer",
+            {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
+        ),
         ("translate", "t5", {"gated": True, "activation": "gelu_tanh", "head_width": 8}),
         ("generate", "gpt", {"layers": 2}),
         ("fill", "bert", {"first_position": 1}),

@@ -413,7 +413,7 @@ OWN = {
         "output_bias": True,
     },
     "translate mbart": {"positions": "learned", "first_position": 2, "embedding_norm": True, "norm": "pre"},
-    "translate m2m": {"positions": "sinusoidal_fairseq", "first_position": 1, "norm": "pre"},
+    "translate m2m": {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
     "translate t5 swish": {"family": "t5", "activation": "swish", "gated": True},
 }
 AUTO = {

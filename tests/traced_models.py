@@ -27,7 +27,12 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "m2m": (
         Translator,
         "translate",
-        {"family": "transformer", "positions": "sinusoidal_fairseq", "first_position": 1, "norm": "pre"},
+        {
+            "family": "transformer",
+            "positions": "sinusoidal_tensor2tensor",
+            "first_position": 1,
+            "norm": "pre",
+        },
         {},
     ),
     "t5": (Translator, "translate", {"family": "t5"}, {}),

@@ -32,11 +32,13 @@ class TransformerConfig(EncoderDecoderConfig):
     family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
     activation: Activation = Field("relu", description="inside the feed-forward")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "learned", "alibi"] = Field(
-        "sinusoidal",
-        description="position embedding; sinusoidal_halves: all sines, then all cosines, as in Marian; "
-        "sinusoidal_fairseq: so too, with 2i / (width - 2), as in M2M100; alibi: attention scores less a "
-        "multiple of the distance",
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned", "alibi"] = (
+        Field(
+            "sinusoidal",
+            description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers has "
+            "Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself; "
+            "alibi: attention scores less a multiple of the distance",
+        )
     )
     window: TwoWayWindow = None
     first_position: int = Field(
@@ -46,6 +48,10 @@ class TransformerConfig(EncoderDecoderConfig):
     scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")
     embedding_norm: bool = Field(False, description="layer norm of the embeddings (BART, mBART)")
     output_bias: bool = Field(False, description="bias on the output projection")
+    decoder_mixer: Literal["attention", "ssru"] = Field(
+        "attention",
+        description="how a decoder reads its own tokens; ssru: the recurrence of Marian's students",
+    )
     gated: ClassVar[bool] = False
     rms_norm: ClassVar[bool] = False
 
@@ -55,8 +61,8 @@ class TransformerConfig(EncoderDecoderConfig):
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
             )
-        if self.positions == "sinusoidal_fairseq" and self.width < 4:
-            raise ValueError('model.width must be at least 4 for positions = "sinusoidal_fairseq"')
+        if self.positions == "sinusoidal_tensor2tensor" and self.width < 4:
+            raise ValueError('model.width must be at least 4 for positions = "sinusoidal_tensor2tensor"')
         return self
 
 

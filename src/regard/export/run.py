@@ -26,7 +26,7 @@ from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import read_data
 from regard.sample import Sample
 from regard.storage import Folder, open_folder, write_json, write_text
-from regard.storage.files import friendly_os_errors, new_folder
+from regard.storage.files import friendly_os_errors, new_folder, write_atomically
 from regard.storage.folder import FRAMES
 from regard.storage.models import find_model
 from regard.storage.weights import write_calibration
@@ -87,6 +87,11 @@ def export_model(
                 f"{', '.join(FAMILIES[form])}",
                 code="E_MODEL_FAMILY",
             )
+        if getattr(folder.config, "decoder_mixer", "attention") != "attention":
+            raise UsageError(
+                f"{model}: model.decoder_mixer is not exported to {form}, which has no such layer",
+                code="E_EXPORT_FAMILY",
+            )
         texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
             agreement = write_and_check(engine, form, folder, place, each, texts, say)
@@ -113,9 +118,9 @@ def write_and_check(
 
 
 def write_tokenizers(place: Path, folder: Folder) -> None:
-    write_text(place / "tokenizer.json", folder.source.to_json(FRAMES.get(folder.config.family, "end")))
-    if folder.target is not folder.source:
-        write_text(place / "target_tokenizer.json", folder.target.to_json())
+    frame = FRAMES.get(folder.config.family, "end")
+    for name, content in folder.source.engine_files(folder.target, frame).items():
+        write_atomically(place / name, content)
 
 
 def config_json(folder: Folder) -> dict[str, Any]:
@@ -156,9 +161,11 @@ def program(folder: Folder, programs: dict[str, str], show: dict[str, str]) -> s
     special, names, head = folder.special, token_names(folder.target), folder.config.head or "words"
     limit = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
     starts = folder.source.adds_start
-    text = programs[type(folder.model).__name__].format(
+    library = "" if folder.source.library == "tokenizers" else f"_{folder.source.library}"
+    text = programs[f"{type(folder.model).__name__}{library}"].format(
         start=special.start,
         end=special.end,
+        end_name=names[special.end],
         prompt_start=f"{special.start}, " if starts else "",
         start_name=f"{names[special.start]!r}, " if starts else "",
         suppressed=list(special.suppressed),
@@ -210,7 +217,7 @@ def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
             yield collate([Sample(target=[special.start, *text.source]) for text in group], 1)
             continue
         assert isinstance(folder.model, EncoderDecoder)  # see `calibrate`
-        samples = [Sample(source=[*text.source, folder.source.end]) for text in group]
+        samples = [Sample(source=folder.source.framed(text.source)) for text in group]
         targets = [text.target for text in group]
         if not all(targets):
             outputs = decode(folder.model, samples, options, special, torch.device("cpu"))

@@ -76,7 +76,7 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
     spec.register_target_vocabulary(token_names(folder.target))
     set_specials(spec.config, folder)
     spec.config.decoder_start_token = token_names(folder.target)[folder.special.start]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = bool(folder.source.after)
     return spec
 
 
@@ -154,6 +154,7 @@ def set_stack(spec: Spec, stack: Stack) -> None:
 
 def set_block(spec: Spec, block: Block) -> None:
     attention, forward = block.attention, block.feed_forward
+    assert isinstance(attention, MultiHeadAttention)  # see `export_model`
     set_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     finish_attention(spec.self_attention, attention, block.attention_residual.norm)
     if block.cross is not None and block.cross_residual is not None:

@@ -45,6 +45,8 @@ from regard.models.positions import (
     Sinusoidal,
     TokenEmbedding,
 )
+from regard.models.ssru import SSRU
+from regard.models.ssru import WINDOW as SSRU_WINDOW
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
     waves: dict[str, Callable[..., Sinusoidal | Learned]] = {
         "sinusoidal": Sinusoidal,
         "sinusoidal_halves": partial(Sinusoidal, halves=True),
-        "sinusoidal_fairseq": partial(Sinusoidal, halves=True, denominator=width - 2),
+        "sinusoidal_tensor2tensor": partial(Sinusoidal, halves=True, denominator=width - 2),
         "learned": Learned,
     }
     parts = Parts(
@@ -117,7 +119,10 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
         norm = parts.norm() if config.embedding_norm else None
         return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
-    return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
+    causal = parts
+    if config.decoder_mixer == "ssru":
+        causal = replace(parts, mixer=partial(SSRU, width), positions=None, window=SSRU_WINDOW)
+    return encoder_decoder(config, source, target, parts, causal, embed, config.output_bias)
 
 
 def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecoder:
@@ -245,25 +250,19 @@ def language_model(
 
 
 def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
-    """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task.
-
-    With a bias of the scores by distance besides it is MPNet.
-    """
+    """BERT (Devlin et al. 2019), or with a bias of the scores by distance MPNet; a head for the task."""
     from regard.models.encoder import HEAD_ACTIVATIONS, POOLS, EncoderOnly, SentenceHead, WordHead
 
     width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon)
     activation = ACTIVATIONS[config.activation]
-    inside: dict[str, Callable[[], AttentionPositions]] = {
-        "relative": partial(RelativeBias, config.heads, True),
-        "alibi": partial(Alibi, config.heads),
-    }
+    alibi = partial(Alibi, config.heads) if config.positions == "alibi" else None
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, activation),
         norm=norm,
         residual=PostNorm,
         dropout=config.dropout,
-        positions=inside.get("relative" if config.relative_bias else config.positions),
+        positions=partial(RelativeBias, config.heads, True) if config.relative_bias else alibi,
         window=config.window,
     )
     words = nn.Embedding(vocabulary, width)
@@ -300,11 +299,12 @@ class Parts:
     positions: Callable[[], AttentionPositions] | None = None
     window: int | None = None
     parallel: bool = False
+    mixer: Callable[[], SSRU] | None = None  # instead of self-attention
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
             Block(
-                attention=self.attention(),
+                attention=(self.mixer or self.attention)(),
                 feed_forward=self.feed_forward(),
                 residual=lambda: self.residual(self.norm(), self.dropout),
                 cross=self.attention() if cross else None,

@@ -33,8 +33,8 @@ def sinusoid(
 ) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian. Whisper
-    and fairseq divide 2i by D - 2 instead of D (`denominator`).
+    Interleaved as in the formula; or in halves, sines before cosines. tensor2tensor, Marian, fairseq and
+    Whisper divide 2i by D - 2 instead of D (`denominator`), which transformers does not do for Marian.
     Computed in float64: large positions need the precision.
     """
     place = to_float64(positions)
@@ -228,6 +228,9 @@ class PositionTerms:
         if rotation is not None:
             rotation = tap("cosine", rotation[0]), tap("sine", rotation[1])
         return PositionTerms(rotation, None if self.bias is None else tap("bias", self.bias))
+
+
+NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
 
 
 class Rotary(nn.Module):

@@ -127,7 +127,7 @@ def settings(task: Any) -> dict[str, Any]:
         {each.scale for each in attention_shapes(folder.model).values()},
     )
     target = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
-    if isinstance(task, Translator) and task.source_ids([]) != [folder.source.end]:
+    if isinstance(task, Translator) and task.source_ids([0]) != [0, folder.source.end]:
         message = f"{folder.path}: a static page puts only the end token around a text"
         raise UsageError(message, code="E_SITE_MODEL")
     placeholders = task.objective.placeholders if isinstance(task, Translator) else 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from regard.tasks.encoder import Answerer, Classifier
     from regard.tasks.filler import Filler
     from regard.tasks.generator import Generator
-    from regard.tasks.loading import load, load_as
+    from regard.tasks.loading import load, load_adapters, load_as
     from regard.tasks.tagger import Tagger
     from regard.tasks.transcriber import Transcriber
     from regard.tasks.translation import PhraseConstraints, decode_options
@@ -46,7 +46,7 @@ __getattr__ = lazy_names(
         "encoder": ("Answerer", "Classifier"),
         "filler": ("Filler",),
         "generator": ("Generator",),
-        "loading": ("load", "load_as"),
+        "loading": ("load", "load_adapters", "load_as"),
         "tagger": ("Tagger",),
         "transcriber": ("Transcriber",),
         "translation": ("PhraseConstraints", "decode_options"),

@@ -271,7 +271,7 @@ class TaskModel(OldAttributes):
         from regard.generation.engine import open_engine
 
         opened = [
-            open_engine(each.model, precision, getattr(each, "calibration", None), each.engine)
+            open_engine(each.model, precision, getattr(each, "calibration", None), each.engine, each.shared)
             for each in folders
         ]
         self.engines = [engine for engine, _ in opened]

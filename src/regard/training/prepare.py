@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -386,13 +387,13 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
         for each in corpus_specs(setting, task, data)
     ]
     settings = [data.leaks, data.duplicates, task.model_dump(), job.extra_tokens]
-    return key_of([kind, code_version(), corpora, settings, *more])
+    return key_of([kind, code_version(regard.data, regard.inputs), corpora, settings, *more])
 
 
-def code_version() -> str:
+def code_version(*packages: ModuleType) -> str:
     """Of the packages that read and tokenize text: what an older version prepared is not used."""
     digest = hashlib.sha256()
-    for package in (regard.data, regard.inputs):
+    for package in packages:
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -233,7 +233,7 @@ M2M_100 = like_bart(
     write_more=lambda model: {**write_layers(model), **write_first_position(model)},
     read_more=lambda config: {
         **read_layers(config),
-        "positions": "sinusoidal_fairseq",
+        "positions": "sinusoidal_tensor2tensor",
         "first_position": read_first_position(config),
         "norm": "pre",
     },

@@ -116,8 +116,11 @@ class TranslationEvaluation(Evaluation):
 
         chrf = CHRF()
         source = self.objective.source
-        text = slice(len(source.before), -len(source.after))
-        pairs = [(s.source_ids[text], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
+        first, behind = len(source.before), len(source.after)
+        pairs = [
+            (each.source_ids[first : len(each.source_ids) - behind], hypothesis.tokens)
+            for each, hypothesis in zip(self.samples, best)
+        ]
         alignments: list[list[tuple[int, int]]] = [[] for _ in pairs]  # a model without attention has none
         if model.alignment is not None:
             alignments = align([model], pairs, self.objective.source, self.objective.target)
