@@ -16,9 +16,11 @@ from transformers import AutoTokenizer, MBart50Tokenizer, MBartTokenizer, NllbTo
 
 import regard
 from hf_models import NAMES, seq2seq, shaken, unigram
+from regard.config import resolve
 from regard.errors import UsageError
 from regard.inputs.text import load_tokenizer
 from regard.inputs.text.languages import both_between
+from regard.server.service import pairs_of
 from texts import CORPUS
 
 CODES = ("eng_Latn", "deu_Latn", "fra_Latn")
@@ -81,6 +83,7 @@ def test_the_source_is_named_and_the_target_forced(nllb: Path) -> None:
     ours = regard.load(nllb, threads=1)
     ids, tokens = ours.folder.source.encode("A man"), ours.folder.source.language_tokens
     assert set(tokens) == set(CODES)
+    assert set(pairs_of({"nllb": ours})) == {("eng_Latn", code) for code in CODES}
     one = ours.into("fra_Latn", "deu_Latn")
     end = one.folder.source.end
     assert one.source_ids(ids) == [tokens["deu_Latn"], *ids, end]
@@ -149,3 +152,30 @@ def test_sources_are_framed_as_their_classes_do(
         assert chosen.framed(ours.encode("a man")) == theirs("a man")["input_ids"]
         assert chosen.first == theirs.convert_tokens_to_ids(target)
     assert set(CODES if kind == "nllb" else {"de_DE", "fr_XX"}) <= set(ours.language_tokens)
+
+
+def test_a_run_begins_from_it_with_one_pair_of_languages(nllb: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    rows = [f"{' '.join(text.split()[:4])}\t{' '.join(text.split()[1:4])}" for text in CORPUS[:8]]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    tree: dict[str, Any] = {
+        "task": {"name": "translate", "source": "deu_Latn", "target": "fra_Latn"},
+        "data": {"train": str(tmp_path / "pairs.tsv"), "valid": str(tmp_path / "pairs.tsv"), "leaks": "keep"},
+        "init": {"from": str(nllb)},
+        "train": {"steps": 2, "tokens_per_batch": 128, "checkpoint_every": 2, "validate_sentences": 2},
+    }
+    regard.train(resolve(tree), tmp_path / "run")
+    ours, theirs = regard.load(tmp_path / "run", threads=1), AutoTokenizer.from_pretrained(nllb)
+    theirs.src_lang = "deu_Latn"
+    ids, tokens = ours.folder.source.encode("a"), ours.folder.source.language_tokens
+    assert ours.source_ids(ids) == [tokens["deu_Latn"], *ids, ours.folder.source.end]
+    result = ours.translate_lines(["a"], beam=1, check=False, decode={"max_length": 6})[0].candidates[0]
+    assert result.token_ids[0] == tokens["fra_Latn"]
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run").eval()
+    told = model.generate(torch.tensor([ours.source_ids(ids)]), max_new_tokens=6, num_beams=1)[0, 1:].tolist()
+    assert list(result.token_ids) == told
+    tree["task"]["target"] = "de"
+    with pytest.raises(UsageError) as caught:
+        regard.train(resolve(tree), tmp_path / "other")
+    assert caught.value.code == "E_LANGUAGE"

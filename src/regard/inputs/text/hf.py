@@ -111,8 +111,8 @@ class HFTokenizer(Tokenizer):
         if "frame" in sizes:  # version 1 to 3 of folders: the end token alone
             self.set_frame(*frame_of(pipeline))
             # BART's targets begin with <s>, which is not what its decoder begins with
-            known = {self.start, *self.language_tokens.values()}
-            self.first = next((each for each in self.before[:1] if each not in known), None)
+            ids = {self.start, *self.language_tokens.values()}
+            self.first = next((each for each in self.before[:1] if each not in ids), None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_json, (self._pipeline.to_str(), self.settings), self.frame_state
@@ -278,9 +278,9 @@ def read_hf_tokenizer(path: Path, pipeline: tokenizers.Tokenizer | None = None) 
         settings["clean_up_tokenization_spaces"] = config["clean_up_tokenization_spaces"]
     columns = ["input_ids", *(["token_type_ids"] if "cls_token" in settings else []), "attention_mask"]
     settings["model_input_names"] = config.get("model_input_names", columns)
-    own = config.get("regard")
-    settings["regard"] = own or {**model_sizes(read_settings(folder / "config.json")), "frame": 1}
-    if own is None:
+    sizes = config.get("regard")
+    settings["regard"] = sizes or {**model_sizes(read_settings(folder / "config.json")), "frame": 1}
+    if sizes is None:
         frame_by_class(pipeline, config, str(path))
     return HFTokenizer(pipeline, settings, str(path))
 

@@ -87,6 +87,12 @@ def between(tokenizer: Tokenizer, source: str | None, target: str | None) -> Tok
     return chosen
 
 
+def source_language(tokenizer: Tokenizer) -> str | None:
+    """The language that its sources name."""
+    around = {*tokenizer.before, *tokenizer.after}
+    return next((code for code, number in tokenizer.language_tokens.items() if number in around), None)
+
+
 def find(tokens: Mapping[str, int], code: str) -> int:
     if code in tokens:
         return tokens[code]
