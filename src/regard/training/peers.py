@@ -78,6 +78,11 @@ class Peers:
         every = [json.loads(text) for text in self.store.multi_get(keys)]
         self.hosts = [each["host"] for each in every]
         self.thread.start()
+        readers = self.store.add("readers", int(self.rank > 0))
+        deadline = time.monotonic() + PATIENCE
+        while self.rank == 0 and readers < self.world_size - 1 and time.monotonic() < deadline:
+            time.sleep(0.01)  # the store may end with rank 0: first all others must have read
+            readers = self.store.add("readers", 0)
         return every
 
     def beat(self) -> None:
