@@ -377,6 +377,15 @@ def site(job: Job) -> Result:
     return site.trial(job.count, job.seed, job.work)
 
 
+@trial(20, 150)
+def lessons(job: Job) -> Result:
+    """Each lesson of a static site is walked to its end in a narrow window, where the right answers are
+    accepted; computed again by as many processes, lessons have the same answers."""
+    from qa import lessons
+
+    return lessons.trial(job.count, job.seed, job.work)
+
+
 @trial(1, 120)
 def compat(job: Job) -> Result:
     """Calls of an earlier commit (commands, Python, HTTP, old folders, resumed runs) give the same now;

@@ -92,14 +92,14 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
     place = shlex.quote(str(out))
     if not is_rank0():
         try:
-            outcome = train_model(config, out, resume, None, strict)
+            outcome = train_model(config, out, resume, strict=strict)
         except RegardError as error:  # rank 0 reports it, unless it is the one that is gone
             if isinstance(error, PeerError) and error.reports:
                 raise
             sys.exit(error.exit_code)
         sys.exit(0 if outcome.finished else 130)
     with view(console, plain, unit_of(config, out)) as listener:
-        outcome = train_model(config, out, resume, listener, strict)
+        outcome = train_model(config, out, resume, [listener], strict)
     if not outcome.finished:
         console.print(f"saved after step {outcome.step}; resume with:  regard train --resume -o {place}")
         sys.exit(130)

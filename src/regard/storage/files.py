@@ -262,12 +262,28 @@ def remove_partials(folder: Path) -> None:
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder to fill, which gets the name `out` once it is on the disk, and is removed on errors."""
+    with new_path(out, "folder") as partial:
+        with friendly_os_errors(out):
+            make_folders(partial)
+        yield partial
+
+
+@contextmanager
+def new_file(out: Path) -> Iterator[Path]:
+    """The same for a file, for content that should not be in memory as a whole."""
+    with new_path(out, "name") as partial:
+        with friendly_os_errors(out):
+            make_folders(partial.parent)
+        yield partial
+
+
+@contextmanager
+def new_path(out: Path, kind: str) -> Iterator[Path]:
     if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
+        raise UsageError(f"{out} already exists; choose another {kind}", code="E_OUTPUT_EXISTS")
     partial = out.with_name(f".{out.name}{PARTIAL}")
     with friendly_os_errors(out):
         remove_tree(partial)
-        make_folders(partial)
     try:
         yield partial
         with friendly_os_errors(out):

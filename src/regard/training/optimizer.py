@@ -76,17 +76,18 @@ def make_optimizer(
     return optimizer
 
 
-def freeze(model: nn.Module, init: Init) -> dict[str, float]:
-    """Freeze the lowest layers, or all but the adapters; returns the learning-rate factor of each parameter.
+def freeze(model: nn.Module, init: Init, trains_head: bool = False) -> dict[str, float]:
+    """Freeze the lowest layers, or all but the adapters (and the head, if it `trains_head`); returns the
+    learning-rate factor of each parameter.
 
     Layers are counted from the embeddings (0) through the blocks (1 .. N) to the head (N + 1); with
     `layer_decay` d the factor of a layer k below the head is d^k.
     """
     if init.lora is not None:
-        from regard.models.lora import is_adapter
+        from regard.models.lora import is_trained
 
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(is_adapter(name))
+            parameter.requires_grad_(is_trained(name, trains_head))
         return {}
     levels = {name: level(name) for name, _ in model.named_parameters()}
     top = max((each for each in levels.values() if each is not None), default=0) + 1

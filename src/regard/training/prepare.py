@@ -46,11 +46,12 @@ from regard.data.files import folder_stamp
 from regard.data.readers import PROMPT_SEPARATOR, RawRow
 from regard.data.report import DataReport, refuse_findings, summary
 from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
-from regard.errors import UsageError
+from regard.errors import UsageError, located
 from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.inputs.text.spans import placeholder_tokens
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
+from regard.storage.folder import for_languages
 from regard.storage.huggingface import labels_of, read_config
 from regard.storage.inputs import load_inputs
 from regard.training.evaluation import Evaluation, drop_left_out, left_out, make_evaluation, make_objective
@@ -194,6 +195,9 @@ def find_tokenizers(job: Preparation) -> Tokenizers | None:
     else:
         folder = cached(job, tokenizers_key(job))
         return None if folder is None else read_tokenizers(folder)
+    if isinstance(source, Tokenizer) and isinstance(target, Tokenizer):
+        with located("task"):
+            source, target = for_languages(source, target, job.config.task)
     inputs = [source] if target is None or target is source else [source, target]
     return [each for each in inputs if isinstance(each, Tokenizer)]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard import storage
 from regard.batch import Batch
 from regard.config import Config
-from regard.config.schema import LOWER_IS_BETTER
+from regard.config.schema import LABELLING, LOWER_IS_BETTER
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
@@ -70,7 +70,7 @@ class Trainer:
         self.config, self.folder, self.data, self.machine = config, folder, data, machine
         self.dist = dist or SingleProcess()
         self.model, self.stream = model, stream
-        multipliers = freeze(model, config.init)
+        multipliers = freeze(model, config.init, config.task.name in LABELLING)
         if config.init.model is None:  # pretrained weights do not have the scale of the initialisation
             multipliers = scale_by_init(model, multipliers)
         self.loss_function = self.dist.wrap(
