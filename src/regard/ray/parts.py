@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +22,7 @@ from regard.errors import RegardError, UsageError, extra
 from regard.ray.rows import FORMATS, Part, Row, expand, filesystem, read_rows, split
 
 MAX_TRIES = 3  # of a part whose worker dies
+TRY = ".try-"
 
 
 class Job(Protocol):
@@ -42,6 +44,7 @@ class PartWorker:
         return {"rows": [self.run(part) for part in parts]}
 
     def run(self, part: Part) -> int:
+        count_try(part)
         bad: list[tuple[int, str]] = []
         lines: list[str] = []
         rows = list(read_rows(part))
@@ -85,6 +88,19 @@ class PartWorker:
             return {}
         self.job.notes = type(notes)()  # type: ignore[attr-defined]
         return asdict(notes)
+
+
+def count_try(part: Part) -> None:
+    """Ray tries for ever; rows that end every worker must not."""
+    system, path = filesystem(part.output)
+    tries = len(system.glob(f"{path}{TRY}*"))
+    if tries >= MAX_TRIES:
+        raise RegardError(
+            f"{part.address}: {MAX_TRIES} workers died over the rows from {part.first:,} on; there may be "
+            "too little memory for so many workers",
+            code="E_RAY_WORKERS",
+        )
+    system.pipe_file(f"{path}{TRY}{tries + 1}", b"")
 
 
 def write(address: str, content: bytes) -> None:
@@ -143,6 +159,9 @@ def run_parts(
     if not parts:
         raise UsageError(f"{', '.join(addresses)}: no row", code="E_DATA_EMPTY")
     there = {each.rpartition("/")[2] for each in system.ls(place, detail=False)}
+    for name in there:
+        if TRY in name:
+            system.rm_file(f"{place}/{name}")
     missing = [part for part in parts if part.output.rpartition("/")[2] not in there]
     if missing:
         run_on_cluster(job, missing, workers, threads, log)
@@ -160,15 +179,15 @@ def run_on_cluster(
 
     ray: Any = untyped_ray
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False)
+        ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     cores = max(1, threads)
     most = int(ray.cluster_resources().get("CPU", 0)) // cores
     if most < 1:
         raise UsageError(
             f"--threads {cores}: no machine of the cluster has as many cores", code="E_RAY_CORES"
         )
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
+    ray.data.DataContext.get_current().enable_progress_bars = False
     items = [{"part": json.dumps(asdict(part))} for part in parts]
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         PartWorker,
@@ -176,8 +195,6 @@ def run_on_cluster(
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=min(workers, most, len(parts))),
         num_cpus=cores,
-        max_restarts=-1,
-        max_task_retries=MAX_TRIES,
     )
     done = 0
     try:
@@ -255,11 +272,11 @@ def write_csv(file: Any, lines: Lines, suffix: str) -> None:
 
 
 def write_parquet(file: Any, lines: Lines, suffix: str) -> None:
-    import pyarrow
+    import pyarrow as untyped_pyarrow
     from pyarrow import parquet as untyped_parquet
 
+    pyarrow: Any = untyped_pyarrow
     parquet: Any = untyped_parquet
-
     tables = lambda: (pyarrow.Table.from_pylist(list(map(json.loads, portion))) for portion in lines())  # noqa: E731
     schema = pyarrow.unify_schemas([table.schema for table in tables()], promote_options="permissive")
     with parquet.ParquetWriter(file, schema) as writer:
