@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from qa.bulk import actors
 from regard.cli.terminal import Notes
 from regard.errors import RegardError, UsageError
 from regard.ray.parts import MAX_TRIES, PartWorker, join
@@ -202,8 +203,7 @@ def test_a_worker_is_killed_and_the_output_is_that_of_one_process(tmp_path: Path
     while not (parts.is_dir() and any(".try-" in each.name for each in parts.iterdir())):
         assert process.poll() is None
         time.sleep(0.1)
-    listed = subprocess.run(["pgrep", "-f", "ray::MapWorker"], capture_output=True, text=True, check=True)
-    os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
+    os.kill(actors(process.pid)[0], signal.SIGKILL)
     assert process.wait() == 0
     assert (tmp_path / "ray.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
     assert not parts.exists()

@@ -277,11 +277,15 @@ def write_parquet(file: Any, lines: Lines, suffix: str) -> None:
 
     pyarrow: Any = untyped_pyarrow
     parquet: Any = untyped_parquet
-    tables = lambda: (pyarrow.Table.from_pylist(list(map(json.loads, portion))) for portion in lines())  # noqa: E731
+
+    def tables(schema: Any = None) -> Iterator[Any]:
+        for portion in lines():
+            yield pyarrow.Table.from_pylist(list(map(json.loads, portion)), schema=schema)
+
     schema = pyarrow.unify_schemas([table.schema for table in tables()], promote_options="permissive")
     with parquet.ParquetWriter(file, schema) as writer:
-        for portion in lines():
-            writer.write_table(pyarrow.Table.from_pylist(list(map(json.loads, portion)), schema=schema))
+        for table in tables(schema):
+            writer.write_table(table)
 
 
 WRITERS: dict[str, Callable[[Any, Lines, str], None]] = {"csv": write_csv, "parquet": write_parquet}
