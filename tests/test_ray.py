@@ -28,6 +28,7 @@ from regard.cli.terminal import Notes
 from regard.errors import RegardError, UsageError
 from regard.ray.parts import MAX_TRIES, PartWorker, join
 from regard.ray.rows import Part, expand, read_rows, split
+from regard.storage.models import find_model
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), max_size=12)
 SPECIAL = st.sampled_from(["", '"', 'a "b", c', "ä\u2028b", "two\nlines", "\ufeff", ",", "\t"])
@@ -216,15 +217,14 @@ def test_a_dataset_gets_columns() -> None:
     ray = pytest.importorskip("ray")
     import regard
     import regard.ray
-    from regard.storage.models import find_model
 
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
     try:
-        model = find_model("phrasebook-transformer")
+        model = "phrasebook-transformer"
         texts = ["I see the house.", None, "He sleeps."]
         dataset = ray.data.from_items([{"id": number, "text": text} for number, text in enumerate(texts)])
         rows = regard.ray.map(dataset, "translate", model, beam=2).take_all()
-        expected = regard.load(model).translate([texts[0], texts[2]], beam=2)
+        expected = regard.load(find_model(Path(model))).translate([texts[0], texts[2]], beam=2)
         rows.sort(key=lambda row: row["id"])
         assert [row["output"] for row in rows] == [expected[0], None, expected[1]]
         assert [row["error"] for row in rows] == [None, "not text", None]

@@ -93,10 +93,11 @@ def map(
 ) -> Dataset:
     """The dataset with three more columns: `output` (text, label or vector), `result` (JSON) and `error`.
 
-    `model` is a folder that every machine has; `options` are those of the task's method.
+    `model` is a folder that every machine has, or a built-in model; `options` are those of the task's method.
     """
     with extra("ray"):
         import ray
+    from regard.storage.models import find_model
     from regard.tasks.spec import TASKS
 
     if task not in TASKS or {"answer", "score", "caption"} & {task}:
@@ -108,7 +109,7 @@ def map(
         ColumnWorker,
         fn_constructor_args=(
             task,
-            str(model),
+            str(find_model(Path(model))),
             column,
             options,
             {"device": device, "threads": threads, "precision": precision},
