@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from regard.config.load import Tree, apply_override, read_toml, resolve
-from regard.config.model import Count, Section
+from regard.config.model_base import Count, Section
 from regard.config.reading import shown
 from regard.config.schema import LOWER_IS_BETTER, METRICS, Config
 from regard.errors import RegardError, UsageError, located

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import regard
 from regard import storage
 from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import InputKind, Recipe, TaskName
@@ -20,6 +21,7 @@ from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
 from regard.storage.inputs import input_size, output_size
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -31,10 +33,10 @@ from regard.training.distributed import (
 from regard.training.instability import handle_non_finite
 from regard.training.listeners import Ending, Listener, Listeners, Record, RunInfo, as_listeners
 from regard.training.optimizer import epochs_as_steps
-from regard.training.prepare import Log, TrainingData, prepare_data
+from regard.training.prepare import Log, TrainingData, code_version, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window, latest_checkpoint
+from regard.training.trainer import Trainer, Window
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def train(
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
-        with connect(run.machine.device) as dist:
+        with connect(run.machine.device, rank_facts(run, resume), run.config.train.timeout) as dist:
             everyone += trackers(run.config) if dist.is_rank0 else []
             return train_run(run, dist, resume, Listeners(everyone), strict)
 
@@ -98,10 +100,12 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners,
     """The outline of every run; all ranks execute it."""
     config, folder, machine, log = run.config, run.folder, run.machine, listeners.log
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
+    dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
     trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
+    if resume and (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
         trainer.restore(checkpoint)
         log(f"resuming after step {trainer.progress.step}")
+    dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))
     metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listeners)
@@ -207,6 +211,15 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
     return Run(with_machine(config, machine), folder, machine, pretrained)
+
+
+def rank_facts(run: Run, resume: bool) -> dict[str, Any]:
+    """What all ranks of a run must have in common; threads and GPUs may differ."""
+    config = run.config.model_dump(mode="json", by_alias=True)
+    for name in ("device", "threads"):
+        del config["train"][name]
+    versions = {"regard": regard.__version__, "code": code_version(regard), "torch": torch.__version__}
+    return {"config": config, "versions": versions, "resume": resume}
 
 
 def with_machine(config: Config, machine: Machine) -> Config:
