@@ -93,6 +93,9 @@ class Trainer:
     def __iter__(self) -> Iterator[Step]:
         """Updates until a limit is reached or a stop is requested."""
         self.started = time.perf_counter() - self.progress.seconds
+        if self.dist.any(self.stop_requested) and not self.limit_reached():
+            self.stopped = True
+            return
         while not self.limit_reached():
             yield self.update()
             if self.progress.step % TRIM_MEMORY_EVERY == 0:
