@@ -174,7 +174,7 @@ def opennmt_folder(original: Path, out: Path, **config: object) -> Path:
 def test_models_of_opennmt_end_no_source(original: Path, tmp_path: Path) -> None:
     import_folder(opennmt_folder(original, tmp_path / "ct2"), tmp_path / "again")
     folder = open_folder(tmp_path / "again")
-    assert folder.source.source_ids([5, 6]) == [5, 6] and folder.special.start == 9
+    assert folder.source.framed([5, 6]) == [5, 6] and folder.special.start == 9
     agreement = agreement_with(tmp_path / "ct2", folder)
     assert agreement.equal == {"greedy": 1.0, "beam 4": 1.0} and agreement.largest < 1e-4
     # it stays so when it is written again

@@ -34,6 +34,8 @@ SHAPES = {
     "small": {},
     "pre": {"norm": "pre", "activation": "gelu"},
     "learned": {"positions": "learned", "max_length": 64, "heads": 2, "head_width": 5},
+    "mbart": {"positions": "learned", "first_position": 2, "embedding_norm": True, "norm": "pre"},
+    "m2m": {"positions": "sinusoidal_tensor2tensor", "first_position": 2, "norm": "pre"},
     "packed": {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1},
     "ssru": {"decoder_mixer": "ssru"},
     "ssru packed": {"decoder_mixer": "ssru", "width": 512, "heads": 8, "feed_forward": 640, "layers": 2},

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from regard.config.model import Section
+from regard.config.model_base import Section
 
 Projection = Literal["q", "k", "v", "o", "gate", "up", "down"]
 
@@ -37,7 +37,8 @@ class Init(Section):
 
     lora: LoRA | None = Field(
         None,
-        description='train low-rank adapters and nothing else: {rank = 8, alpha = 16.0, on = ["q", "v"]}',
+        description="train low-rank adapters, and a classifier's, tagger's or answerer's head: "
+        '{rank = 8, alpha = 16.0, on = ["q", "v"]}',
     )
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
@@ -49,12 +50,10 @@ class Init(Section):
             raise ValueError(f'init.freeze = {freeze}: a number of layers, or "body"')
         return freeze
 
-    def unsuitable(self, task: str, average: int) -> str:
+    def unsuitable(self, average: int) -> str:
         """Why a run cannot train adapters, "" if it can."""
         if self.model is None:
             return "init.lora adapts a pretrained model: name it in init.from"
         if self.freeze != 0:
             return "init.lora freezes everything else: leave init.freeze out"
-        if task not in ("translate", "generate", "fill"):
-            return f'init.lora is for models that write text, and a new head for "{task}" would stay random'
         return "init.lora with train.average: averages of A and of B are no average" if average > 1 else ""

@@ -12,16 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.compat import VERSION
 from regard.config.initial import Init as Init
 from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
-from regard.config.model import (
-    MOST,
-    AnyModelConfig,
-    Count,
-    ModelConfig,
-    Section,
-    Share,
-    TransformerConfig,
-    ViTConfig,
-)
+from regard.config.model import AnyModelConfig, ModelConfig, TransformerConfig, ViTConfig
+from regard.config.model_base import MOST, Count, Section, Share
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
 # text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number
@@ -71,7 +63,8 @@ class Task(Section):
 CORPORA = (
     '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
     "text: .txt; tags: .conll; questions: SQuAD's .json; pictures and sounds: a folder or .tar with a folder "
-    "for each class, or a table with a column of files), a [source, target] pair, "
+    "for each class, or a table with a column of files), each also at an address such as s3://bucket/a.tsv, "
+    "a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -223,6 +216,15 @@ class Train(Section):
     parallel: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="under torchrun: replicas (ddp, auto) or shards (fsdp)"
     )
+    gradients: Literal["auto", "bfloat16"] = Field(
+        "auto", description="under torchrun: exchanged as they are, or in bfloat16, half the bytes"
+    )
+    timeout: float = Field(
+        600.0, gt=0, le=1e6, description="under torchrun: seconds after which a silent process is an error"
+    )
+    track: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(
+        default_factory=list, description="trackers that get what metrics.jsonl gets"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Train:
@@ -294,6 +296,7 @@ DECODE_DEFAULTS: dict[str, dict[str, object]] = {
     "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200, "tokens_per_batch": 4096}
 }
 HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
+LABELLING = ("classify", "tag", "answer")  # tasks whose head is new to a pretrained model
 
 
 class Recipe(Section):
@@ -331,9 +334,7 @@ class Config(Section):
             raise ValueError(
                 f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
             )
-        if self.init.lora is not None and (
-            reason := self.init.unsuitable(self.task.name, self.train.average)
-        ):
+        if self.init.lora is not None and (reason := self.init.unsuitable(self.train.average)):
             raise ValueError(reason)
         if self.data.pixels is not None and self.task.name != "generate":
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')

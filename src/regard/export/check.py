@@ -102,7 +102,7 @@ class Reference:
         """What the model reads, with special tokens."""
         if self.is_decoder_only:
             return [prompt(self.folder.source, text.source) for text in self.texts]
-        return [self.folder.source.source_ids(text.source) for text in self.texts]
+        return [self.folder.source.framed(text.source) for text in self.texts]
 
     def search(self, beam: int, suppress: bool = True) -> list[Ids]:
         """The best hypothesis for each text, with CTranslate2's early stopping.

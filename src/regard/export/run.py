@@ -20,6 +20,7 @@ from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
 from regard.export.sample import EncodedText, SampleTexts, real_texts, sample_for
 from regard.generation import decode
 from regard.generation.packing import activation_ranges
+from regard.inputs.text import Tokenizer
 from regard.models.encoder import EncoderOnly
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import read_data
@@ -74,6 +75,12 @@ def export_model(
         with extra("gguf" if form == "gguf" else "export"):
             engine = import_module(MODULES[form])
         folder = open_folder(model)
+        framed = isinstance(folder.model, EncoderDecoder) and isinstance(folder.input, Tokenizer)
+        if framed and (folder.source.before or folder.source.language_tokens):
+            raise UsageError(
+                f"{model}: its texts begin with special tokens, which exports do not put there",
+                code="E_EXPORT_FAMILY",
+            )
         if folder.config.family not in FAMILIES[form]:
             raise UsageError(
                 f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
@@ -210,7 +217,7 @@ def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
             yield collate([Sample(target=[special.start, *text.source]) for text in group], 1)
             continue
         assert isinstance(folder.model, EncoderDecoder)  # see `calibrate`
-        samples = [Sample(source=folder.source.source_ids(text.source)) for text in group]
+        samples = [Sample(source=folder.source.framed(text.source)) for text in group]
         targets = [text.target for text in group]
         if not all(targets):
             outputs = decode(folder.model, samples, options, special, torch.device("cpu"))

@@ -24,6 +24,7 @@ from regard.generation.packing import (
     Calibration,
     HalfSelfAttention,
     Packing,
+    Shared,
     choose_precision,
     pack_blocks,
     pack_linears,
@@ -56,26 +57,35 @@ def make_engine(
 
 
 def open_engine(
-    model: Any, precision: str, calibration: Calibration | None = None, engine: str = "auto"
+    model: Any,
+    precision: str,
+    calibration: Calibration | None = None,
+    engine: str = "auto",
+    shared: Shared | None = None,
 ) -> tuple[Any, str]:
-    """The engine of this name, and the precision that was chosen."""
+    """The engine of this name, and the precision that was chosen. `shared` has what models with the same
+    parameters have packed."""
     if engine not in ENGINES:
         raise UsageError(f'engine "{engine}" is unknown; use {", ".join(ENGINES)}', code="E_ENGINE")
     model.eval()
-    return ENGINES[engine](model, precision, calibration)
+    return ENGINES[engine](model, precision, calibration, shared)
 
 
-def plain(model: nn.Module, precision: str, calibration: Calibration | None) -> tuple[nn.Module, str]:
+def plain(
+    model: nn.Module, precision: str, calibration: Calibration | None, shared: Shared | None
+) -> tuple[nn.Module, str]:
     """The model itself, as it was trained."""
     if precision not in ("auto", "float32"):
         raise UsageError(f'the engine "plain" computes in float32, not in {precision}', code="E_PRECISION")
     return model, "float32"
 
 
-def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple[Any, str]:
+def packed(
+    model: Any, precision: str, calibration: Calibration | None, shared: Shared | None
+) -> tuple[Any, str]:
     """Packed weights, and for a Transformer decoder a traced step."""
     chosen = choose_precision(precision, model, calibration)
-    packing = Packing(model, chosen, calibration)
+    packing = Packing(model, chosen, calibration, shared)
     if can_pack(next(model.parameters())) and pack_blocks(model, packing):
         release_memory()  # of the weights as they were
         if type(encoder := getattr(model, "encoder", None)) is Stack:
@@ -88,7 +98,7 @@ def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple
 
 
 # name -> maker of what has the model's methods, with the precision chosen; another engine is another entry
-ENGINES: dict[str, Callable[[Any, str, Calibration | None], tuple[Any, str]]] = {
+ENGINES: dict[str, Callable[[Any, str, Calibration | None, Shared | None], tuple[Any, str]]] = {
     "auto": packed,
     "packed": packed,
     "plain": plain,

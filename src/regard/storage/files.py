@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -371,12 +372,12 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _owner(handle: int) -> str:
-    text = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-    return f" ({text})" if text.isdigit() else ""
+    pid, _, host = os.pread(handle, 300, 0).decode("ascii", "replace").strip().partition(" ")
+    return f" ({pid}{f' on {host}' if host else ''})" if pid.isdigit() else ""
 
 
 def _write_owner(handle: int) -> None:
-    """The process id, for the message of a refused process only."""
+    """Process id and host, for the message of a refused process only."""
     with suppress(OSError):  # the lock holds on a full disk too
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode("ascii", "replace"), 0)

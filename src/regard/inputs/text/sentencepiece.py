@@ -55,7 +55,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.end, self.pad, self.unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
         self.start = int(sizes.get("start", self.pad))
         self.mask, self.sentinels = None, ()
-        self.adds_end = settings.get("add_source_eos") is not False  # models of OpenNMT-py read none
+        if settings.get("add_source_eos") is False:  # models of OpenNMT-py
+            self._after = ()
         codes = map(_LANGUAGE.fullmatch, self._vocabulary)
         self.languages = tuple(code[1] for code in codes if code)
         self.size = max(len(self._vocabulary), int(sizes.get("pieces", 0)))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from regard.errors import RegardError
@@ -41,12 +42,13 @@ class SpecialTokens:
     max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
     min_length: int = 0  # min_length, likewise
     ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
+    renormalize: bool = False  # renormalize_logits: a search ranks by log p of the tokens that are allowed
     no_timestamps: int | None = None  # no_timestamps_token_id of Whisper; the ids behind it are times
 
 
 def special_tokens(target: Tokenizer) -> SpecialTokens:
     """The special tokens of a model that generates with this tokenizer."""
-    return SpecialTokens(start=target.start, end=target.end, suppressed=target.suppressed)
+    return SpecialTokens(target.start, target.end, target.suppressed, forced_bos=target.first)
 
 
 class Tokenizer(ABC):
@@ -62,7 +64,10 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     separators: int = 1  # `end` tokens between two texts; RoBERTa has two
-    adds_end: bool = True  # a source text ends with `end`
+    language_tokens: Mapping[str, int] = MappingProxyType({})  # tokens that name a language, by its code
+    before: tuple[int, ...] = ()  # special tokens before a source text of an encoder-decoder
+    _after: tuple[int, ...] | None = None
+    first: int | None = None  # the language that its target texts begin with
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
@@ -72,6 +77,24 @@ class Tokenizer(ABC):
         return self.size
 
     @property
+    def after(self) -> tuple[int, ...]:
+        """Special tokens after a source text, as a rule its end token; models of OpenNMT-py have none."""
+        return (self.end,) if self._after is None else self._after
+
+    def set_frame(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """`before` and `after`; without anything after it, a text has its end token."""
+        self.before, self._after = before, after or None
+
+    @property
+    def frame_state(self) -> Settings:
+        """What `between` changes, for a pickle."""
+        return {"before": self.before, "_after": self._after, "first": self.first}
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """A source text of an encoder-decoder with its special tokens; an empty one is not without tokens."""
+        return [*self.before, *ids, *self.after] or [self.end]
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Short hash: tokenizers with equal fingerprints give equal ids."""
@@ -79,10 +102,6 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
-
-    def source_ids(self, ids: Sequence[int]) -> list[int]:
-        """The tokens of a source text as an encoder-decoder reads them."""
-        return [*ids, self.end] if self.adds_end or not ids else list(ids)
 
     def encode_inside(self, text: str) -> list[int]:
         """Token ids of a text that continues another one: no space is put in front.
