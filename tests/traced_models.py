@@ -18,6 +18,7 @@ SIGNS = [f"<extra_id_{number}>" for number in range(4)]
 KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "transformer": (Translator, "translate", {"family": "transformer", "norm": "pre"}, {}),
     "post-norm": (Translator, "translate", {"family": "transformer", "norm": "post"}, {}),
+    "ssru": (Translator, "translate", {"family": "transformer", "decoder_mixer": "ssru"}, {}),
     "bart": (
         Translator,
         "translate",

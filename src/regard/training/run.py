@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,7 +19,6 @@ from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
 from regard.storage.inputs import input_size, output_size
-from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -36,7 +33,7 @@ from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, code_version, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window
+from regard.training.trainer import Trainer, Window, stop_on_signal
 
 
 @dataclass(frozen=True)
@@ -102,9 +99,12 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners,
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
     dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
     trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
-        trainer.restore(checkpoint)
-        log(f"resuming after step {trainer.progress.step}")
+    if resume:
+        from regard.training.checkpoints import latest_checkpoint
+
+        if (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
+            trainer.restore(checkpoint)
+            log(f"resuming after step {trainer.progress.step}")
     dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))
@@ -324,26 +324,6 @@ def run_info(trainer: Trainer, metrics: Metrics) -> RunInfo:
 
 
 # --- the loop
-
-
-@contextmanager
-def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
-
-    def request_stop(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = True
-
-    try:
-        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
-    except ValueError:  # not in the main thread: the caller handles signals
-        before = []
-    try:
-        yield
-    finally:
-        for each, handler in before:
-            signal.signal(each, handler)
 
 
 def run_updates(trainer: Trainer, metrics: Metrics) -> bool:
