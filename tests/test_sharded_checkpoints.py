@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.errors import CheckpointError, RegardError
 from regard.storage import checkpoint_folder, finish_sharded, load_checkpoint, load_latest, read_manifest
 from regard.storage.checkpoint import KINDS, load_weights
-from regard.storage.files import new_folder
+from regard.storage.files import new_folder, to_json
 from regard.storage.sharded import ShardedTensors, TensorShard, shard_name, write_shard
 from regard.training.sharding import local_shards
 
@@ -151,9 +151,15 @@ def test_offsets_of_strangers_are_refused_before_memory_is_taken(offsets: str, t
 
 def test_a_missing_or_double_part_is_refused(tmp_path: Path) -> None:
     paths = write(tmp_path, tensors(), 3)
-    for wrong in (paths[:2], paths[1:]):
+    for wrong in (paths[1:], [*paths, paths[0]]):
         with pytest.raises(CheckpointError, match="do not make a whole"):
             ShardedTensors(wrong)
     manifest = json.loads((checkpoint(tmp_path, 7, 2) / "manifest.json").read_text())
     parts = [shard_name(kind, rank, 2) for kind in KINDS for rank in (0, 1)]
     assert list(manifest["files"]) == [*parts, "state.json"]
+    for missing in parts:  # without the last part a tensor would only seem shorter
+        names = [name for name in manifest["files"] if name != missing]
+        content = {"step": 7, "files": {name: manifest["files"][name] for name in names}}
+        (tmp_path / "checkpoints/step-7/manifest.json").write_text(to_json(content))
+        with pytest.raises(CheckpointError, match="not a manifest"):
+            load_checkpoint(tmp_path / "checkpoints/step-7")

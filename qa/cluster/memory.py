@@ -35,7 +35,7 @@ def measure(parallel: Any, out: str) -> None:
     device = torch.device("cpu")
     ids = torch.arange(12).reshape(2, 6) + 5
     tokens = Tokens(ids, torch.arange(6).expand(2, 6))
-    with connect(device, {}, 600.0) as dist:
+    with connect(device, config) as dist:
         is_meta = dist.shards(parallel)
         weights = dict(build(config.model, VOCABULARY).named_parameters()) if dist.is_rank0 else {}
         model = (build_meta if is_meta else build)(config.model, VOCABULARY)

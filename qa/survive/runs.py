@@ -182,6 +182,8 @@ def has_odd(folder: Path) -> Callable[[Batch], bool]:
     known: list[int] = []
 
     def when(batch: Batch) -> bool:
+        if not (folder / "tokenizer.json").is_file():  # the first pass of DDP, before the run has its files
+            return False
         if not known:
             known.append(load_tokenizer(folder / "tokenizer.json").encode(ODD)[0])
         return batch.source is not None and bool((batch.source.ids == known[0]).any())

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 
 from regard.batch import Batch
+from regard.config import Config
 from regard.device import available_cores
 from regard.errors import CollectiveError, PeerError, RegardError
 from regard.storage.weights import assign_parameters
@@ -302,20 +303,21 @@ def shard_of(tensors: Mapping[str, Tensor], name: str, parameter: Any) -> Tensor
 
 
 @contextmanager
-def connect(device: torch.device, facts: dict[str, Any], timeout: float) -> Iterator[SingleProcess]:
+def connect(device: torch.device, config: Config, resume: bool = False) -> Iterator[SingleProcess]:
     """Join the other processes of this run, if torchrun started several; waits for all of them.
 
-    `facts` must be the same on all ranks. After an error that only one rank met, the others name that rank.
+    All must have the same config, packages and code. After an error that only one rank met, the others name
+    that rank.
     """
     if world_size() == 1:
         yield SingleProcess()
         return
-    from regard.training.peers import Peers, refuse_differences
+    from regard.training.peers import Peers, refuse_differences, start_facts
 
     prefix = f"attempt-{restarts()}-{next(_connections)}"
-    peers = Peers(int(os.environ["RANK"]), world_size(), timeout, prefix)
+    peers = Peers(int(os.environ["RANK"]), world_size(), config.train.timeout, prefix)
     try:
-        refuse_differences(peers.join(facts))
+        refuse_differences(peers.join(start_facts(config, resume)))
         is_owner = not torch.distributed.is_initialized()
         if is_owner:
             init_process_group(device, peers)

@@ -17,10 +17,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import PrefixStore
 
+from regard.config import Config
 from regard.errors import PeerError, UsageError
 
 ADVICE = "continue from the last checkpoint with --resume, or let torchrun do that with --max-restarts"
@@ -184,6 +186,18 @@ class Peers:
 
     def names(self, ranks: Sequence[int]) -> str:
         return ", ".join(map(self.name, ranks))
+
+
+def start_facts(config: Config, resume: bool) -> dict[str, Any]:
+    """What all ranks of a run must have in common; threads and GPUs may differ."""
+    import regard
+    from regard.training.prepare import code_version
+
+    tree = config.model_dump(mode="json", by_alias=True)
+    for name in ("device", "threads"):
+        del tree["train"][name]
+    versions = {"regard": regard.__version__, "code": code_version(regard), "torch": torch.__version__}
+    return {"config": tree, "versions": versions, "resume": resume}
 
 
 def refuse_differences(facts: Sequence[dict[str, Any]]) -> None:

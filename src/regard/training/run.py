@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-import regard
 from regard import storage
 from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import InputKind, Recipe, TaskName
@@ -30,7 +29,7 @@ from regard.training.distributed import (
 from regard.training.instability import handle_non_finite
 from regard.training.listeners import Ending, Listener, Listeners, Record, RunInfo, as_listeners
 from regard.training.optimizer import epochs_as_steps
-from regard.training.prepare import Log, TrainingData, code_version, prepare_data
+from regard.training.prepare import Log, TrainingData, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
 from regard.training.trainer import Trainer, Window, stop_on_signal
@@ -88,7 +87,7 @@ def train(
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
-        with connect(run.machine.device, rank_facts(run, resume), run.config.train.timeout) as dist:
+        with connect(run.machine.device, run.config, resume) as dist:
             everyone += trackers(run.config) if dist.is_rank0 else []
             return train_run(run, dist, resume, Listeners(everyone), strict)
 
@@ -211,15 +210,6 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
     return Run(with_machine(config, machine), folder, machine, pretrained)
-
-
-def rank_facts(run: Run, resume: bool) -> dict[str, Any]:
-    """What all ranks of a run must have in common; threads and GPUs may differ."""
-    config = run.config.model_dump(mode="json", by_alias=True)
-    for name in ("device", "threads"):
-        del config["train"][name]
-    versions = {"regard": regard.__version__, "code": code_version(regard), "torch": torch.__version__}
-    return {"config": config, "versions": versions, "resume": resume}
 
 
 def with_machine(config: Config, machine: Machine) -> Config:
