@@ -21,7 +21,6 @@ from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
 from regard.storage.inputs import input_size, output_size
-from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -102,9 +101,12 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners,
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
     dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
     trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
-        trainer.restore(checkpoint)
-        log(f"resuming after step {trainer.progress.step}")
+    if resume:
+        from regard.training.checkpoints import latest_checkpoint
+
+        if (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
+            trainer.restore(checkpoint)
+            log(f"resuming after step {trainer.progress.step}")
     dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))

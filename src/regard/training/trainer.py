@@ -19,8 +19,7 @@ from regard.config.schema import LABELLING, LOWER_IS_BETTER
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
-from regard.training.checkpoints import save_checkpoint
-from regard.training.distributed import SingleProcess
+from regard.training.distributed import SingleProcess, shard_of
 from regard.training.flops import training_flops
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
@@ -34,7 +33,6 @@ from regard.training.optimizer import (
 )
 from regard.training.prepare import TrainingData
 from regard.training.progress import Progress, Record, Step, non_finite_reason, progress_from_state
-from regard.training.sharding import shard_of
 from regard.training.stream import Position, Stream
 
 TRIM_MEMORY_EVERY = 10  # updates; costs less than a hundredth of their time
@@ -261,7 +259,13 @@ class Trainer:
         state = {**progress.to_state(), "data": self.data.fingerprint}
         weights, optimizer = storage.unique_weights(self.model), optimizer_tensors(self.model, self.optimizer)
         checkpoint = storage.Checkpoint(weights, optimizer, state)
-        save_checkpoint(self.dist, self.folder, progress.step, checkpoint)
+        if self.dist.world_size == 1:
+            refuse_non_finite({**weights, **optimizer}, progress.step)
+            storage.save_checkpoint(self.folder, progress.step, checkpoint)
+        else:
+            from regard.training.checkpoints import save_together
+
+            save_together(self.dist, self.folder, progress.step, checkpoint)
         kept = {progress.step, *self.scheduled_steps()[-max(train.keep, train.average) :]}
         kept |= set() if progress.best_step is None else {progress.best_step}
         self.dist.on_rank0(lambda: storage.prune(self.folder, kept))
@@ -292,6 +296,17 @@ class Trainer:
         self.progress = progress = progress_from_state(state, self.folder)
         self.saved_step = progress.step
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
+
+
+def refuse_non_finite(tensors: Mapping[str, Tensor], step: int) -> None:
+    """A learning rate that is far too high can overflow weights although every gradient was finite."""
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise RegardError(
+                f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
+                "train.clip, in a new run: the last checkpoint of this one is intact",
+                code="E_RUN_DIVERGED",
+            )
 
 
 def dropout_seed(seed: int, step: int, batch: int, rank: int = 0, version: int = 1) -> int:
