@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -35,7 +33,7 @@ from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, code_version, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window
+from regard.training.trainer import Trainer, Window, stop_on_signal
 
 
 @dataclass(frozen=True)
@@ -317,26 +315,6 @@ def run_info(trainer: Trainer, metrics: Metrics) -> RunInfo:
 
 
 # --- the loop
-
-
-@contextmanager
-def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
-
-    def request_stop(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = True
-
-    try:
-        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
-    except ValueError:  # not in the main thread: the caller handles signals
-        before = []
-    try:
-        yield
-    finally:
-        for each, handler in before:
-            signal.signal(each, handler)
 
 
 def run_updates(trainer: Trainer, metrics: Metrics) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -329,3 +331,23 @@ def splitmix64(value: int) -> int:
         value = (value + 0x9E3779B97F4A7C15) & mask
         value = ((value ^ (value >> 30)) * factor) & mask
     return value ^ (value >> 31)
+
+
+@contextmanager
+def stop_on_signal(trainer: Trainer) -> Iterator[None]:
+    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
+
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = True
+
+    try:
+        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
+    except ValueError:  # not in the main thread: the caller handles signals
+        before = []
+    try:
+        yield
+    finally:
+        for each, handler in before:
+            signal.signal(each, handler)
