@@ -19,8 +19,8 @@ from bench.rounds import arguments, held, show
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.training import train
+from regard.training.listeners import Listener, Record
 from regard.training.prepare import TrainingData, prepare_data
-from regard.training.progress import Listener, Record
 from regard.training.stream import Stream
 
 

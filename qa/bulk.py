@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -36,17 +37,18 @@ def ray_cluster(lines: int, seed: int, work: Path) -> Result:
     subprocess.run([*command, str(work / "one.txt"), "--threads", "2"], check=True, capture_output=True)
     alone = time.monotonic() - begun
     port, wrong = free_port(), []
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": f"127.0.0.1:{port}"}
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     temporary = Path("/tmp") / f"regard-ray-{os.getpid()}"  # paths of sockets may have 107 characters
     start = [*RAY, "start", "--block", "--num-cpus", "1", "--disable-usage-stats"]
     head = ["--head", f"--port={port}", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
-    nodes = [start_node([*start, *head, f"--temp-dir={temporary}"])]
+    nodes = [start_node([*start, *head, f"--temp-dir={temporary}"], environment)]
     try:
         wait_for_port(port)
-        nodes.append(start_node([*start, f"--address=127.0.0.1:{port}"]))
+        nodes.append(start_node([*start, f"--address=127.0.0.1:{port}"], environment))
         begun = time.monotonic()
         bulk = [*command, str(work / "ray.txt"), "--on", "ray", "--workers", "2"]
-        process = subprocess.Popen(bulk, env=environment, stderr=subprocess.PIPE, text=True)
+        address = {"RAY_ADDRESS": f"127.0.0.1:{port}"}
+        process = subprocess.Popen(bulk, env=environment | address, stderr=subprocess.PIPE, text=True)
         killed = kill_workers(process, work / ".ray.txt.parts", nodes, rng)
         error = process.communicate()[1]
         together = time.monotonic() - begun
@@ -59,12 +61,13 @@ def ray_cluster(lines: int, seed: int, work: Path) -> Result:
             node.terminate()
         for node in nodes:
             node.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
     figure = {"workers_killed": killed, "rows_per_second_to_one_process": round(alone / together, 2)}
     return Result("ray-cluster", lines, len(wrong), figure, seed, wrong=wrong)
 
 
-def start_node(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start_node(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def kill_workers(

@@ -201,7 +201,7 @@ def test_the_shell_completes_commands(words: str, expected: str) -> None:
 
 
 def test_the_shell_completes_options() -> None:
-    words = "regard translate --on"
+    words = "regard translate --on-"
     asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "2"}
     assert run(sys.executable, "-m", "regard", env={**os.environ, **asked}).stdout.split() == [
         "--on-too-long"

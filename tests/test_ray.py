@@ -27,7 +27,7 @@ from qa.bulk import actors
 from regard.cli.terminal import Notes
 from regard.errors import RegardError, UsageError
 from regard.ray.parts import MAX_TRIES, PartWorker, join
-from regard.ray.rows import Part, expand, read_rows, split
+from regard.ray.rows import RowRange, expand, read_rows, split
 from regard.storage.models import find_model
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), max_size=12)
@@ -90,7 +90,7 @@ def test_parts_have_every_row_once_in_order(data: st.DataObject, suffix: str, si
         assert [int(row.key) for row in read] == [*range(len(rows[0])), *range(len(rows[1]))]
 
 
-def by_part(parts: list[Part], rows: list[Any]) -> Iterator[list[Any]]:
+def by_part(parts: list[RowRange], rows: list[Any]) -> Iterator[list[Any]]:
     for part in parts:
         yield [row for row in rows if part.first <= row.number < part.first + part.count]
 
@@ -124,8 +124,9 @@ def test_bad_rows_are_set_aside_with_the_reason(tmp_path: Path) -> None:
     assert sum(each["count"]["seen"] for each in result.notes if each["count"]) == 2
     (tmp_path / "latin.txt").write_bytes("ä\nb\n".encode("latin-1"))
     assert run_all(Upper(), [str(tmp_path / "latin.txt")], tmp_path / "l" / "o.txt").bad == [(1, "not UTF-8")]
-    with pytest.raises(UsageError):  # not of one row, but of all
+    with pytest.raises(UsageError) as caught:  # not of one row, but of all
         run_all(Upper(), [write_rows(tmp_path / "x.txt", ["x", "xx"])], tmp_path / "x" / "out.txt")
+    assert caught.value.code == "E_BULK_ROWS"
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])

@@ -43,8 +43,8 @@ def run_on_ray(job: TaskCommand) -> None:
     job.output = None
     models = job.model if isinstance(job.model, list) else [job.model]
     stamps = [[str(path), model_stamps(path)] for path in map(find_model, models)]
-    own = {each.name: repr(getattr(job, each.name)) for each in fields(job) if each.init}
-    influence = {name: value for name, value in own.items() if name not in WITHOUT_INFLUENCE}
+    values = {each.name: repr(getattr(job, each.name)) for each in fields(job) if each.init}
+    influence = {name: value for name, value in values.items() if name not in WITHOUT_INFLUENCE}
     identity = json.dumps([job.name, influence, repr(job.options), job.shows_all, stamps])
     with messages().status("working") as status:
         result = run_parts(

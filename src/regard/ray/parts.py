@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.errors import RegardError, UsageError, extra
-from regard.ray.rows import FORMATS, Part, Row, expand, filesystem, read_rows, split
+from regard.ray.rows import FORMATS, Row, RowRange, expand, filesystem, read_rows, split
 
 MAX_TRIES = 3  # of a part whose worker dies
 TRY = ".try-"
@@ -40,10 +40,10 @@ class PartWorker:
         job.open()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[int]]:
-        parts = [Part(**json.loads(text)) for text in batch["part"]]
+        parts = [RowRange(**json.loads(text)) for text in batch["part"]]
         return {"rows": [self.run(part) for part in parts]}
 
-    def run(self, part: Part) -> int:
+    def run(self, part: RowRange) -> int:
         count_try(part)
         bad: list[tuple[int, str]] = []
         lines: list[str] = []
@@ -56,7 +56,9 @@ class PartWorker:
             else:
                 lines += self.results(run, bad)
         if len(rows) > 1 and len(bad) == len(rows) and not any(row.reason for row in rows):
-            raise UsageError(f"{part.address}: all rows from {part.first:,} on: {bad[0][1]}")
+            raise UsageError(
+                f"{part.address}: all rows from {part.first:,} on: {bad[0][1]}", code="E_BULK_ROWS"
+            )
         content = {"rows": len(rows), "lines": lines, "bad": bad, "notes": self.notes()}
         write(part.output, json.dumps(content).encode())
         return len(rows)
@@ -90,7 +92,7 @@ class PartWorker:
         return asdict(notes)
 
 
-def count_try(part: Part) -> None:
+def count_try(part: RowRange) -> None:
     """Ray tries for ever; rows that end every worker must not."""
     system, path = filesystem(part.output)
     tries = len(system.glob(f"{path}{TRY}*"))
@@ -171,7 +173,7 @@ def run_parts(
 
 
 def run_on_cluster(
-    job: Job, parts: Sequence[Part], workers: int, threads: int, log: Callable[[str], None]
+    job: Job, parts: Sequence[RowRange], workers: int, threads: int, log: Callable[[str], None]
 ) -> None:
     """An actor pool of Ray Data; Ray starts a worker that died again, with its part."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -218,7 +220,7 @@ def cause(error: BaseException) -> Exception:
     return RegardError(f"Ray: {str(error).strip().splitlines()[-1]}", code="E_RAY")
 
 
-def join(parts: Sequence[Part], system: Any, path: str, before: int) -> BulkResult:
+def join(parts: Sequence[RowRange], system: Any, path: str, before: int) -> BulkResult:
     """Write all results in the order of the rows, and those that have none beside them."""
     bad: list[tuple[int, str]] = []
     notes: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ LONGEST = 64 << 20  # bytes of a row
 
 
 @dataclass(frozen=True)
-class Part:
+class RowRange:
     """Rows of a file. Of Parquet `begin` and `end` are numbers of rows, else bytes."""
 
     address: str
@@ -70,11 +70,11 @@ def expand(addresses: Sequence[str]) -> list[str]:
     return files
 
 
-def split(addresses: Sequence[str], rows: int, column: str, key: str | None = None) -> Iterator[Part]:
+def split(addresses: Sequence[str], rows: int, column: str, key: str | None = None) -> Iterator[RowRange]:
     """Parts of `rows` rows. Lines are counted by reading each file once."""
     first = 1
     for address in addresses:
-        part = Part(address, first, 0, 0, 0, column, key)
+        part = RowRange(address, first, 0, 0, 0, column, key)
         system, path = filesystem(address)
         with located(address), system.open(path, "rb") as file:
             for begin, end, count in SCANS[part.format](file, part, rows):
@@ -82,12 +82,12 @@ def split(addresses: Sequence[str], rows: int, column: str, key: str | None = No
                 first += count
 
 
-def scan_lines(file: Any, part: Part, rows: int) -> Iterator[tuple[int, int, int]]:
+def scan_lines(file: Any, part: RowRange, rows: int) -> Iterator[tuple[int, int, int]]:
     """(begin, end, count) of portions of lines."""
     return portions_of(raw_lines(file), rows)
 
 
-def scan_csv(file: Any, part: Part, rows: int) -> Iterator[tuple[int, int, int]]:
+def scan_csv(file: Any, part: RowRange, rows: int) -> Iterator[tuple[int, int, int]]:
     """Rows, which may have line breaks in quotation marks."""
     sizes: list[int] = []
     records = csv.reader(counted(raw_lines(file), sizes), delimiter=delimiter(part))
@@ -120,7 +120,7 @@ def portions_of(lines: Iterator[Any], rows: int) -> Iterator[tuple[int, int, int
         yield begin, end, count
 
 
-def scan_parquet(file: Any, part: Part, rows: int) -> Iterator[tuple[int, int, int]]:
+def scan_parquet(file: Any, part: RowRange, rows: int) -> Iterator[tuple[int, int, int]]:
     import pyarrow.parquet
 
     try:
@@ -147,11 +147,11 @@ def counted(lines: Iterator[bytes], sizes: list[int]) -> Iterator[str]:
         yield line.decode(errors="surrogateescape")
 
 
-def delimiter(part: Part) -> str:
+def delimiter(part: RowRange) -> str:
     return "\t" if part.address.lower().endswith(".tsv") else ","
 
 
-def check_columns(part: Part, names: Sequence[str]) -> None:
+def check_columns(part: RowRange, names: Sequence[str]) -> None:
     for name in filter(None, (part.column, part.key)):
         if name.removeprefix("\ufeff") not in [each.removeprefix("\ufeff") for each in names]:
             raise UsageError(
@@ -159,7 +159,7 @@ def check_columns(part: Part, names: Sequence[str]) -> None:
             )
 
 
-SCANS: dict[str, Callable[[Any, Part, int], Iterator[tuple[int, int, int]]]] = {
+SCANS: dict[str, Callable[[Any, RowRange, int], Iterator[tuple[int, int, int]]]] = {
     "text": scan_lines,
     "jsonl": scan_lines,
     "csv": scan_csv,
@@ -170,7 +170,7 @@ SCANS: dict[str, Callable[[Any, Part, int], Iterator[tuple[int, int, int]]]] = {
 # --- a part to rows
 
 
-def read_rows(part: Part) -> Iterator[Row]:
+def read_rows(part: RowRange) -> Iterator[Row]:
     system, path = filesystem(part.address)
     with system.open(path, "rb") as file:
         values = parquet_values(file, part) if part.format == "parquet" else lines_of(file, part)
@@ -185,7 +185,7 @@ def read_rows(part: Part) -> Iterator[Row]:
 Values = Iterator[tuple[Any, Any, str]]  # value, key, reason
 
 
-def lines_of(file: Any, part: Part) -> Values:
+def lines_of(file: Any, part: RowRange) -> Values:
     header: list[str] = []
     if part.format == "csv":
         header = next(csv.reader(counted(raw_lines(file), []), delimiter=delimiter(part)), [])
@@ -216,7 +216,7 @@ def lines_of(file: Any, part: Part) -> Values:
             yield None, None, "not a JSON object"
 
 
-def parquet_values(file: Any, part: Part) -> Values:
+def parquet_values(file: Any, part: RowRange) -> Values:
     import pyarrow.parquet
 
     table, at = pyarrow.parquet.ParquetFile(file), 0

@@ -82,3 +82,12 @@ def as_listeners(listeners: object, listener: object) -> list[Any]:
         warnings.warn("listener is an old name of listeners, a list", OldNameWarning, stacklevel=3)
     many = list(listeners) if isinstance(listeners, Sequence) else [listeners]
     return [each for each in [*many, listener] if each is not None]
+
+
+def trackers(config: Config) -> list[Listener]:
+    """Those of `train.track`; a package that is missing is a UsageError."""
+    if not config.train.track:
+        return []
+    from regard.training.trackers import make_trackers
+
+    return make_trackers(config.train.track)

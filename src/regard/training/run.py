@@ -27,7 +27,7 @@ from regard.training.distributed import (
     restarts,
 )
 from regard.training.instability import handle_non_finite
-from regard.training.listeners import Ending, Listener, Listeners, Record, RunInfo, as_listeners
+from regard.training.listeners import Ending, Listeners, Record, RunInfo, as_listeners, trackers
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
@@ -176,15 +176,6 @@ def check_needs(config: Config) -> None:
 
         make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
     trackers(config)
-
-
-def trackers(config: Config) -> list[Listener]:
-    """Those of `train.track`; a package that is missing is a UsageError."""
-    if not config.train.track:
-        return []
-    from regard.training.trackers import make_trackers
-
-    return make_trackers(config.train.track)
 
 
 def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:

@@ -108,10 +108,10 @@ def end_with_parent() -> None:
 def run_trial(config: Config, folder: Path, listener: Listener) -> TrialResult:
     from regard.training.run import train
 
-    begun, started = (folder / "run.toml").is_file(), time.monotonic()
+    exists, started = (folder / "run.toml").is_file(), time.monotonic()
     while True:
         try:
-            outcome = train(config, folder, resume=begun, listeners=[listener])
+            outcome = train(config, folder, resume=exists, listeners=[listener])
             return TrialResult(outcome.finished, outcome.step)
         except KeyboardInterrupt:
             return TrialResult(False, 0)

@@ -32,8 +32,8 @@ class SweepTable:
 def sweep_table(config: SweepConfig, folder: Path, trials: list[FrozenTrial]) -> SweepTable:
     sign = -1 if config.direction == "maximize" else 1
     order = ["COMPLETE", "PRUNED", "RUNNING", "FAIL"]
-    known = [trial for trial in trials if trial.state.name in order]
-    known.sort(
+    shown_trials = [trial for trial in trials if trial.state.name in order]
+    shown_trials.sort(
         key=lambda trial: (
             order.index(trial.state.name),
             sign * (value if (value := last_value(trial)) is not None else 0.0),
@@ -49,9 +49,9 @@ def sweep_table(config: SweepConfig, folder: Path, trials: list[FrozenTrial]) ->
             str(trial.user_attrs.get("step", "")),
             *(shown_value(trial.params, name) for name in fields),
         ]
-        for trial in known
+        for trial in shown_trials
     ]
-    complete = [trial for trial in known if trial.state.name == "COMPLETE"]
+    complete = [trial for trial in shown_trials if trial.state.name == "COMPLETE"]
     best = trial_folder(folder, complete[0].number) if complete else None
     return SweepTable(["trial", "state", config.metric, "updates", *fields], rows, best)
 
