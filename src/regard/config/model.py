@@ -35,8 +35,8 @@ class TransformerConfig(EncoderDecoderConfig):
     positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned", "alibi"] = (
         Field(
             "sinusoidal",
-            description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers has "
-            "Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself; "
+            description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers "
+            "has Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself; "
             "alibi: attention scores less a multiple of the distance",
         )
     )

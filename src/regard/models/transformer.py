@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,13 @@ from regard.models.attention import (
 from regard.models.cache import Cache, KeysValues, LayerCache, SourceCache, contiguous, with_columns
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
 from regard.models.positions import NO_TERMS, AttentionPositions, Embedding, PositionTerms, TokenEmbedding
-from regard.models.ssru import SSRU
+
+if TYPE_CHECKING:
+    from regard.models.ssru import SSRU
 
 
 class Block(nn.Module):
-    """Self-attention or a recurrence, in a decoder cross-attention, then feed-forward; each adds to the
-    residual stream."""
+    """Self-attention (or SSRU), in a decoder cross-attention, then feed-forward; each adds to the stream."""
 
     def __init__(
         self,
