@@ -36,8 +36,8 @@ class TransformerConfig(EncoderDecoderConfig):
         Field(
             "sinusoidal",
             description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers "
-            "has Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself; "
-            "alibi: attention scores less a multiple of the distance",
+            "has Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian "
+            "itself; alibi: attention scores less a multiple of the distance",
         )
     )
     window: TwoWayWindow = None
