@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 
 class Block(nn.Module):
-    """Self-attention or a recurrence, in a decoder cross-attention, then feed-forward; each adds to the
-    residual stream."""
+    """Self-attention (or SSRU), in a decoder cross-attention, then feed-forward; each adds to the stream."""
 
     def __init__(
         self,

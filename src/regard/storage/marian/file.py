@@ -88,7 +88,7 @@ def read_options(path: Path, content: bytes | None) -> dict[str, str]:
 # --- .bin
 
 
-class Header:
+class BinaryHeader:
     """A place in the bytes of a file."""
 
     def __init__(self, path: Path, content: Tensor) -> None:
@@ -107,7 +107,7 @@ class Header:
 def read_binary(path: Path) -> tuple[dict[str, Tensor], bytes | None]:
     """Version, count, for each tensor (length of name, type, axes, bytes); names; shapes; gap; data."""
     with path.open("rb") as file:
-        header = Header(path, map_file(file))
+        header = BinaryHeader(path, map_file(file))
     version, count = header.numbers("QQ")
     if version != VERSION or count > MAX_TENSORS:
         raise refused(path, f"version {version} with {count:,} tensors")
