@@ -19,6 +19,7 @@ from regard.sample import Sample, Source
 
 if TYPE_CHECKING:
     from regard.generation.constraints import Constraint
+    from regard.generation.grammar import Grammar
 
 NEG_INF = float("-inf")  # log p of a token that is not allowed, score of a key that is masked
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
@@ -76,6 +77,7 @@ class Request:
     prefix: Sequence[int] = ()  # forced first tokens of the output
     constraint: Constraint | None = None
     draw: int | None = None  # the index of a single draw; None: all `options.beam` draws
+    grammar: Grammar | None = None  # which tokens may follow
 
     @property
     def draws(self) -> Sequence[int]:

@@ -221,6 +221,9 @@ class PositionTerms:
         return PositionTerms(rotation, None if self.bias is None else tap("bias", self.bias))
 
 
+NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
+
+
 class Rotary(nn.Module):
     """Rotary position embedding of queries and keys (Su et al. 2021, equation 34):
 

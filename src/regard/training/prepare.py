@@ -40,6 +40,7 @@ from regard.data.corpora import (
     short_name,
     short_names,
     stamped_files,
+    tempered,
 )
 from regard.data.files import folder_stamp
 from regard.data.readers import PROMPT_SEPARATOR, RawRow
@@ -128,7 +129,9 @@ class Preparation:
     def extra_tokens(self) -> tuple[str, ...]:
         """Mask and sentinels: BERT and T5 always have them, so that they can be used later; placeholders."""
         usual = {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
-        return (*usual, *placeholder_tokens(self.config.text.placeholders))
+        specs = corpus_specs(self.config.data.train, self.config.task, self.config.data)
+        languages = dict.fromkeys(f">>{each.target}<<" for each in specs if each.target)
+        return (*usual, *placeholder_tokens(self.config.text.placeholders), *languages)
 
 
 def prepare_data(
@@ -154,6 +157,9 @@ def prepare_data(
     if strict:
         refuse_findings(manifest["record"]["findings"])
     weights = [weight for _, weight in parts(config.data.train, config.task)]
+    if config.data.temperature > 1:
+        counts = [sum(shard["pairs"] for shard in corpus) for corpus in manifest["corpora"]]
+        weights = tempered(weights, counts, config.data.temperature)
     corpora, record = zip(manifest["corpora"], weights, strict=True), manifest["record"]
     training = Dataset([open_shards(shards, *each) for each in corpora])
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
@@ -371,7 +377,7 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     data, task = job.config.data, job.config.task
     corpora = [
         [
-            [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
+            [describe(each.corpus), each.front, dict(each.label_words), each.documents, each.format],
             dict(each.columns),
             each.files,
             each.pixels and each.pixels.model_dump(),

@@ -103,8 +103,13 @@ def train(
 def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, strict: bool) -> Outcome:
     """The outline of every run; all ranks execute it."""
     config, folder, machine, log = run.config, run.folder, run.machine, listener.log
-    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
-    trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
+    pretrained = run.pretrained
+    if pretrained is not None and (config.init.new_tokens or config.init.trim):
+        from regard.training.vocabulary import fit_vocabulary
+
+        pretrained = fit_vocabulary(pretrained, config, log)
+    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, pretrained))
+    trainer = make_trainer(config, folder, data, machine, dist, pretrained, log)
     if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
         trainer.restore(checkpoint)
         log(f"resuming after step {trainer.progress.step}")
@@ -236,6 +241,10 @@ def build_model(
         from regard.models.lora import add_adapters
 
         add_adapters(model, lora.rank, lora.alpha, lora.on)
+    if config.train.gradient_checkpointing:
+        from regard.training.checkpointing import checkpoint_blocks
+
+        checkpoint_blocks(model)
     return model
 
 
