@@ -218,7 +218,7 @@ def sentiment(given: Any) -> None:
     for fold in range(5):
         tested, known = uci[fold::5], [row for number, row in enumerate(uci) if number % 5 != fold]
         file = write_rows(place / f"fold-{fold}.tsv", known)
-        labelled = make_opinions(place, given.teacher, known, f"opinions-{fold}.tsv")
+        labelled = make_opinions(given.runs, given.teacher, known, f"opinions-{fold}.tsv")
         corpora = [str(place / "pros-cons.train.tsv"), Weighted(corpus=str(file), weight=5), str(labelled)]
         folder = fine_tune(given, given.runs / "folds" / str(fold), corpora)
         ours.append(evaluate(folder, tested)["accuracy"])

@@ -18,8 +18,11 @@ from pathlib import Path
 
 import box
 import english
+import english_answers
 import opinions
+import silver_names
 import torch
+from cloze import make_cloze
 from english_texts import make_texts
 from lessons import PACKAGE, put
 from safetensors.torch import load_file, save_file
@@ -61,7 +64,7 @@ def main() -> None:
     options.add_argument(
         "--teacher",
         default="sentence-transformers/all-MiniLM-L6-v2",
-        help="of the encoder and the classifier",
+        help="of the models english*",
     )
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
@@ -71,12 +74,15 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         MODELS[name].make_data(place)
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
-            opinions.make_opinions(
-                place, given.teacher, opinions.rows_of(place / "uci.train.tsv"), opinions.FILE
-            )
+            known = opinions.rows_of(place / "uci.train.tsv")
+            opinions.make_opinions(given.runs, given.teacher, known, opinions.FILE)
+        if name == "english-names":
+            silver_names.make_silver(given.runs, given.teacher)
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)
+        elif name == "english-answers":
+            finished = english_answers.train_answers(config, folder, given.teacher)
         else:
             finished = train(config, folder, resume=(folder / "run.toml").is_file()).finished
         if not finished:
@@ -121,6 +127,7 @@ def make_answers(place: Path) -> None:
     articles = json.loads(read_bytes(find("data:squad/train.json.gz")))["data"]
     for split, part in (("train", articles[:-2]), ("valid", articles[-2:])):
         write_json(place / f"squad.{split}.json", {"data": part})
+    make_cloze(place)
 
 
 def make_sentiment(place: Path) -> None:

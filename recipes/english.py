@@ -15,7 +15,9 @@ Its weights are its own, from a random start. It can be stopped at any time: the
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +32,19 @@ from regard.data.dataset import CorpusShards, Dataset, Shard, ShardColumn, Token
 from regard.data.objectives import MaskedLM
 from regard.inputs.text import Tokenizer
 from regard.models.encoder import mean
-from regard.sample import Sample
+from regard.models.transformer import Stack
+from regard.sample import IGNORED, Sample
 from regard.storage import write_json, write_text
 from regard.tasks import Embedder
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
+from regard.training.listeners import Listener, Listeners
 from regard.training.loss import count, output_cross_entropy
 from regard.training.model_folder import write_model_folder
 from regard.training.prepare import TrainingData, prepare_data
-from regard.training.progress import Metrics, NullListener
+from regard.training.progress import Metrics
 from regard.training.run import (
+    Run,
     build_model,
     locked,
     open_or_resume,
@@ -47,22 +53,20 @@ from regard.training.run import (
     write_run_files,
 )
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, latest_checkpoint
+from regard.training.trainer import Trainer
 
-TOKENS, TEXT = 4.0, 4.0  # weights of the teacher's vectors in the loss
-SAMPLE = 20_000  # of the teacher's vectors, for the singular vectors
-ROWS_AT_ONCE = 4000  # what is lost at most when the teacher is interrupted
+LAST, MIDDLE, TEXTS, STARTS = 8.0, 4.0, 6.0, 4.0  # weights of the teacher's vectors in the loss
+WHOLE = 0.5  # share of the texts without masks
+MIDDLE_BLOCK = 3  # of the teacher, counted from 0
+SAMPLE, MOST = 1000, 20_000  # texts and their tokens, for the main directions
 TOKENS_AT_ONCE = 4096  # in a batch of the teacher
 UINT32 = np.dtype(np.uint32)
 
 
 def pretrain(config: Config, folder: Path, teacher: str) -> bool:
-    """As `regard.training.train`, with another objective and another loss; whether it came to its end."""
-    resume = (folder / "run.toml").is_file()
-    with locked(folder, config, resume):
-        run = open_or_resume(config, folder, resume)
-        run.machine.use()
-        data = prepare_data(run.config, folder, log)
+    """Whether it came to its end."""
+
+    def make(run: Run, data: TrainingData) -> Trainer:
         assert isinstance(data.objective, MaskedLM) and isinstance(data.source, Tokenizer)
         texts = Path(str(config.data.train)).read_text(encoding="utf-8").splitlines()
         encoded = [data.source.spans(text) for text in texts]
@@ -70,18 +74,30 @@ def pretrain(config: Config, folder: Path, teacher: str) -> bool:
         ids, spans = [each[0][:longest] for each in encoded], [each[1][:longest] for each in encoded]
         log(f"{len(ids):,} texts, {sum(map(len, ids)):,} tokens")
         place = folder.with_name(f"{folder.name}-teacher")
-        vectors = teach(texts, spans, teacher, place, run.config.model.width)
-        trainer = make_trainer(run.config, folder, data, ids, vectors, run.machine)
+        known = Teacher(teacher, texts, spans, place, run.config.model.width)
+        return make_trainer(run.config, folder, data, ids, known, run.machine)
+
+    if finished := run_recipe(config, folder, make):
+        write_pooling(folder, config.model.width, config.model.max_length)
+    return finished
+
+
+def run_recipe(config: Config, folder: Path, make: Callable[[Run, TrainingData], Trainer]) -> bool:
+    """As `regard.training.train` with a trainer of one's own; whether it came to its end."""
+    resume = (folder / "run.toml").is_file()
+    with locked(folder, config, resume):
+        run = open_or_resume(config, folder, resume)
+        run.machine.use()
+        trainer = make(run, prepare_data(run.config, folder, log, False, run.pretrained))
         if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
             trainer.restore(checkpoint)
         write_run_files(trainer)
-        metrics = Metrics(folder, Listener())
+        metrics = Metrics(folder, Listeners([Printer()]))
         metrics.rewind(trainer.progress.step)
         with stop_on_signal(trainer):
             finished = run_updates(trainer, metrics)
         if finished:
             write_model_folder(trainer, metrics)
-            write_pooling(folder, run.config.model.width, run.config.model.max_length)
         return finished
 
 
@@ -89,7 +105,7 @@ def log(text: str) -> None:
     print(text, flush=True)
 
 
-class Listener(NullListener):
+class Printer(Listener):
     def log(self, text: str) -> None:
         log(text)
 
@@ -100,93 +116,125 @@ class Listener(NullListener):
 # --- the teacher
 
 
-@dataclass(frozen=True)
-class TeacherVectors:
-    """What the teacher says of every text: a vector of each token of the student, and one of the text."""
+@dataclass
+class Teacher:
+    """What the teacher says of each text. It reads a text when the student meets it first.
 
-    tokens: np.ndarray  # [N,D] float16, mapped; zeros where the teacher has no token
-    texts: np.ndarray  # [texts,D]
-    starts: np.ndarray  # where the tokens of each text begin, and N
+    Mapped files of one `place` keep it; vectors are of D numbers, the width of the student.
+    """
 
-    def of(self, rows: list[int], length: int) -> tuple[Tensor, Tensor]:
-        """[B,S,D] of the tokens between <s> and </s>, zeros elsewhere, and [B,D]."""
-        tokens = np.zeros((len(rows), length, self.tokens.shape[1]), dtype=np.float32)
-        for number, row in enumerate(rows):
-            first, last = self.starts[row], self.starts[row + 1]
-            tokens[number, 1 : 1 + last - first] = self.tokens[first:last]
-        return torch.from_numpy(tokens), torch.from_numpy(self.texts[rows].astype(np.float32))
+    name: str
+    texts: list[str]
+    spans: list[Any]  # characters of the student's tokens, of each text
+    place: Path
+    width: int  # D
+
+    def __post_init__(self) -> None:
+        self.place.mkdir(parents=True, exist_ok=True)
+        self.starts = offsets(np.array([len(each) for each in self.spans]))
+        tokens, count = int(self.starts[-1]), len(self.texts)
+        self.last = self.mapped("last", np.float16, (tokens, self.width))  # zeros: it has no token there
+        self.middle = self.mapped("middle", np.float16, (tokens, self.width))
+        self.whole = self.mapped("whole", np.float16, (count, 0))  # of the texts, in the teacher's width
+        self.known = self.mapped("known", np.uint8, (count,))
+
+    def mapped(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+        shape = tuple(size or self.model.width for size in shape)
+        file = self.place / f"{name}.npy"
+        if not file.is_file():
+            return np.lib.format.open_memmap(file, "w+", dtype, shape)
+        array = np.lib.format.open_memmap(file, "r+")
+        if array.shape != shape:
+            raise SystemExit(f"{self.place} is of other texts: delete it")
+        return array
+
+    @cached_property
+    def model(self) -> Embedder:
+        model = Embedder.load(self.name)
+        stack = model.model.encoder  # it would record and replay itself, without a call of its blocks
+        model.model.encoder = Stack(list(stack), stack.final_norm, stack.positions)
+        return model
+
+    @cached_property
+    def bases(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[teacher's width, D] for the last states, then the mean and such a matrix for the middle ones.
+
+        The main directions of some texts, in a random rotation: so each number varies as much as the others,
+        as behind the student's layer norm. Cosines after it are nearly those before. The middle states of a
+        BERT have a large mean, without which their cosines would say little.
+        """
+        file = self.place / "bases.npz"
+        if not file.is_file():
+            sample = hidden_states(self.model, self.texts[:SAMPLE])
+            last, middle = (np.concatenate([each[kind] for each in sample]) for kind in (0, 1))
+            mean = middle.mean(axis=0)
+            rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(self.width, self.width)))[0]
+            last, middle = (main_directions(each, self.width) @ rotation for each in (last, middle - mean))
+            np.savez(file, last=last, mean=mean, middle=middle)
+        stored = np.load(file)
+        return stored["last"], stored["mean"], stored["middle"]
+
+    def read(self, rows: Sequence[int]) -> None:
+        last, mean, middle = self.bases
+        found = hidden_states(self.model, [self.texts[row] for row in rows])
+        for row, (states, inner, whole, theirs) in zip(rows, found):
+            place = slice(self.starts[row], self.starts[row + 1])
+            self.last[place] = at_spans(states @ last, theirs, self.spans[row])
+            self.middle[place] = at_spans((inner - mean) @ middle, theirs, self.spans[row])
+            self.whole[row] = whole
+            self.known[row] = 1
+
+    def of(self, rows: list[int], length: int) -> tuple[Tensor, Tensor, Tensor]:
+        """[B,S,D] of the last states, [B,S,D] of the middle ones, [B,D] of the texts.
+
+        Zeros outside of the tokens between <s> and </s>.
+        """
+        if missing := [row for row in rows if not self.known[row]]:
+            self.read(missing)
+        results = []
+        for array in (self.last, self.middle):
+            tokens = np.zeros((len(rows), length, self.width), dtype=np.float32)
+            for number, row in enumerate(rows):
+                first, last = self.starts[row], self.starts[row + 1]
+                tokens[number, 1 : 1 + last - first] = array[first:last]
+            results.append(torch.from_numpy(tokens))
+        whole = self.whole[rows].astype(np.float32) @ self.bases[0]
+        return results[0], results[1], torch.from_numpy(whole)
 
 
-def teach(texts: list[str], spans: list[Any], teacher: str, place: Path, width: int) -> TeacherVectors:
-    """Portion by portion into mapped files; `done` says how many texts are there."""
-    place.mkdir(parents=True, exist_ok=True)
-    starts = offsets(np.array([len(each) for each in spans]))
-    shapes = {"tokens": (int(starts[-1]), width), "texts": (len(texts), width)}
-    done = place / "done.txt"
-    mode = "r+" if done.is_file() else "w+"
-    arrays = {
-        name: np.lib.format.open_memmap(
-            place / f"{name}.npy", mode, np.float16, shape if mode == "w+" else None
-        )
-        for name, shape in shapes.items()
-    }
-    if any(arrays[name].shape != shape for name, shape in shapes.items()):
-        raise SystemExit(f"{place} is of other texts: delete it")
-    first = int(done.read_text()) if done.is_file() else 0
-    if first < len(texts):
-        model = Embedder.load(teacher)
-        basis = main_directions(model, texts[: SAMPLE // 10], place, width)
-        for start in range(first, len(texts), ROWS_AT_ONCE):
-            rows = range(start, min(start + ROWS_AT_ONCE, len(texts)))
-            for row, (tokens, text) in zip(
-                rows, teacher_vectors(model, [texts[row] for row in rows], [spans[row] for row in rows])
-            ):
-                arrays["tokens"][starts[row] : starts[row + 1]] = tokens @ basis
-                arrays["texts"][row] = text @ basis
-            write_text(done, str(rows[-1] + 1))
-            log(f"the teacher has read {rows[-1] + 1:,} of {len(texts):,} texts")
-    return TeacherVectors(arrays["tokens"], arrays["texts"], starts)
+def main_directions(states: np.ndarray, width: int) -> np.ndarray:
+    """[teacher's width, width]"""
+    scaled = states / np.linalg.norm(states, axis=1, keepdims=True)
+    _, sizes, directions = np.linalg.svd(scaled[:MOST], full_matrices=False)
+    log(f"{width} directions keep {(sizes[:width] ** 2).sum() / (sizes**2).sum():.1%} of the squares")
+    kept: np.ndarray = directions[:width].T
+    return kept
 
 
-def main_directions(model: Embedder, texts: list[str], place: Path, width: int) -> np.ndarray:
-    """[teacher's width, width]: cosines of vectors times this are nearly those of the vectors."""
-    file = place / "basis.npy"
-    if not file.is_file():
-        states = np.concatenate([each for each, _, _ in hidden_states(model, texts)])[:SAMPLE]
-        states /= np.linalg.norm(states, axis=1, keepdims=True)
-        _, sizes, directions = np.linalg.svd(states, full_matrices=False)
-        log(f"{width} directions keep {(sizes[:width] ** 2).sum() / (sizes**2).sum():.1%} of the squares")
-        np.save(file, directions[:width].T)
-    basis: np.ndarray = np.load(file)
-    return basis
-
-
-def hidden_states(model: Embedder, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray, Any]]:
-    """Of each text: the states of its tokens [S,W], their mean with those of [CLS] and [SEP], their spans."""
+def hidden_states(
+    model: Embedder, texts: Sequence[str]
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, Any]]:
+    """Of each text: last and middle states of its tokens [S,W], the mean of the last [W], their spans."""
     encoded = [model.tokenizer.spans(text) for text in texts]
     order = sorted(range(len(texts)), key=lambda row: len(encoded[row][0]))
-    results: dict[int, tuple[np.ndarray, np.ndarray, Any]] = {}
+    results: dict[int, Any] = {}
+    inner: list[Tensor] = []
+    block = list(model.model.encoder)[MIDDLE_BLOCK]
+    hook = block.register_forward_hook(lambda module, given, out: inner.append(out.float().flatten(0, 1)))
     while order:
         size = max(1, TOKENS_AT_ONCE // (2 + len(encoded[order[-1]][0])))
         rows, order = order[-size:], order[:-size]
+        inner.clear()
         with torch.inference_mode():
             batch = collate([model.sample(encoded[row][0]) for row in rows], 8)
-            states = model.model(batch).float()  # [B,S,W]
-            means = model.pooling(states, batch.source.positions >= 0)
-        for number, row in enumerate(rows):
-            inside = min(len(encoded[row][0]), model.longest)
-            results[row] = states[number, 1 : 1 + inside].numpy(), means[number].numpy(), encoded[row][1]
+            states, real = model.model.encode_positions(batch)  # [B,S,W], [B,S]
+            means = model.pooling(states.float(), real)
+        middle = inner[0] if len(inner[0]) == int(real.sum()) else inner[0][real.flatten()]  # [T,W]
+        pairs = zip(states[real].float().split(real.sum(1).tolist()), middle.split(real.sum(1).tolist()))
+        for number, (row, (last, between)) in enumerate(zip(rows, pairs)):
+            results[row] = last[1:-1].numpy(), between[1:-1].numpy(), means[number].numpy(), encoded[row][1]
+    hook.remove()
     return [results[row] for row in range(len(texts))]
-
-
-def teacher_vectors(
-    model: Embedder, texts: list[str], spans: list[Any]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each text: the teacher's states at the student's tokens, and the vector of the text."""
-    return [
-        (at_spans(states, theirs, ours), vector)
-        for (states, vector, theirs), ours in zip(hidden_states(model, texts), spans)
-    ]
 
 
 def at_spans(states: np.ndarray, theirs: Any, ours: Any) -> np.ndarray:
@@ -205,33 +253,45 @@ def at_spans(states: np.ndarray, theirs: Any, ours: Any) -> np.ndarray:
 
 
 class NumberedTexts(MaskedLM):
-    """Masked words; the target of a sample is the number of its text, for the teacher's vectors."""
+    """Half of the texts with masked words; a target is the number of its text, for the teacher's vectors."""
 
     def sample(self, source: TokenIds, target: TokenIds, rng: np.random.Generator) -> Sample:
+        if rng.random() < WHOLE:
+            text = [self.tokenizer.start, *source, self.tokenizer.end]
+            return Sample(text, target=target, labels=[IGNORED] * len(text))
         return replace(super().sample(source, (), rng), target=target)
 
 
 class Student(Trainer):
-    teacher: TeacherVectors
+    teacher: Teacher
 
     def loss(self, batch: Batch) -> Tensor:
         model, labels = self.model, batch.labels
         assert labels is not None and batch.target is not None
         bfloat16 = self.machine.precision == "bfloat16"
+        inner: list[Tensor] = []
+        hook = list(model.encoder)[len(model.encoder) // 2].register_forward_hook(
+            lambda module, given, out: inner.append(out)
+        )
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             states, real = model.encode_positions(batch)  # [B,S,D]
             hidden = model.head(states)
+        hook.remove()
         dtype = torch.bfloat16 if bfloat16 else None
         words = output_cross_entropy(hidden, model.output.weight, labels, 0.0, dtype, model.output.bias)
-        tokens, texts = self.teacher.of(batch.target.ids[:, 0].tolist(), states.shape[1])
-        known = tokens.any(dim=2)  # [B,S]
-        far = 1 - cosine_similarity(states[known].float(), tokens[known], dim=1).mean()
-        away = 1 - cosine_similarity(mean(states, real)[:, 0], texts, dim=1).mean()
-        number = self.progress.step
-        if number % 50 == 0:
-            each = words.item() / count(labels)
-            log(f"step {number}: words {each:.3f}, tokens {far.item():.3f}, texts {away.item():.3f}")
-        return words + count(labels) * (TOKENS * far + TEXT * away)  # the trainer divides by the labels
+        last, middle, texts = self.teacher.of(batch.target.ids[:, 0].tolist(), states.shape[1])
+        known = last.any(dim=2)  # [B,S]
+        losses = {
+            "last": (LAST, 1 - cosine_similarity(states[known].float(), last[known], dim=1).mean()),
+            "middle": (MIDDLE, 1 - cosine_similarity(inner[0][known].float(), middle[known], dim=1).mean()),
+            "texts": (TEXTS, 1 - cosine_similarity(mean(states, real)[:, 0], texts, dim=1).mean()),
+            "starts": (STARTS, 1 - cosine_similarity(states[:, 0].float(), texts, dim=1).mean()),
+        }
+        labelled = max(1, count(labels))  # what the trainer divides by
+        if self.progress.step % 50 == 0:
+            parts = ", ".join(f"{name} {loss.item():.3f}" for name, (_, loss) in losses.items())
+            log(f"step {self.progress.step}: words {words.item() / labelled:.3f}, {parts}")
+        return words + labelled * sum(weight * loss for weight, loss in losses.values())
 
 
 def make_trainer(
@@ -239,7 +299,7 @@ def make_trainer(
     folder: Path,
     data: TrainingData,
     ids: list[list[int]],
-    vectors: TeacherVectors,
+    teacher: Teacher,
     machine: Any,
 ) -> Student:
     objective = data.objective
@@ -253,7 +313,7 @@ def make_trainer(
     student = Student(
         config, folder, build_model(config, data, machine), stream, data, machine, SingleProcess()
     )
-    student.teacher = vectors
+    student.teacher = teacher
     return student
 
 

@@ -3,7 +3,8 @@
 REGARD_DATA=folder python recipes/english_texts.py -o runs/box/data
 
 Nothing of a test or validation set is in the training texts, and nothing of the two sets of sentiment on
-which the classifier is tested (sentiment-uci in five folds, sentiment-polarity).
+which the classifier is tested (sentiment-uci in five folds, sentiment-polarity). The folder has a folder
+`wordnet` too: the files data.adj, data.adv, data.verb and data.noun of WordNet 3.0 (Debian: wordnet-base).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from regard.storage import write_text
 
 LONGEST = 800  # characters of a text: some 200 tokens
 SINGLE = 0.3  # share of the texts of books and articles that are single sentences, as people embed them
-ARTICLES, STORIES = 0.5, 0.15  # shares of the paragraphs of WikiText and of the stories
+ARTICLES, STORIES = 0.25, 0.1  # shares of the paragraphs of WikiText and of the stories
 EVERYDAY = 20_000  # sentences of Tatoeba
+ENTRIES = {"adj": 1.0, "adv": 1.0, "verb": 1.0, "noun": 0.1}  # shares of the entries of WordNet
+LOWER = 0.1  # share of the training texts that is in lower case, as people type
 SEED = 1
 
 # WikiText separates punctuation by spaces
@@ -50,7 +53,10 @@ def make_texts(place: Path) -> None:
         if not file.is_file():
             texts = training_texts() if split == "train" else held_out_texts(split)
             distinct = list(dict.fromkeys(text for text in texts if len(text) > 3))
-            random.Random(SEED).shuffle(distinct)
+            dice = random.Random(SEED)
+            dice.shuffle(distinct)
+            if split == "train":
+                distinct = [text.lower() if dice.random() < LOWER else text for text in distinct]
             write_text(file, "".join(f"{text}\n" for text in distinct))
 
 
@@ -69,6 +75,20 @@ def training_texts() -> Iterator[str]:
         yield from posts(find(f"data:ner/{name}.conll.gz"))
     everyday = list({line.split("\t")[0]: None for line in lines(find("data:tatoeba/train.en-de.tsv.gz"))})
     yield from dice.sample(everyday, EVERYDAY)
+    for part, share in ENTRIES.items():
+        entries = dictionary(find(f"data:wordnet/data.{part}"))
+        yield from (entry for entry in entries if dice.random() < share)
+
+
+def dictionary(file: Path) -> Iterator[str]:
+    """`fine, all right: being satisfactory; "an all-right movie"`: rare words where their meaning is told."""
+    for line in lines(file):
+        if not line.startswith("  "):  # the licence
+            facts, _, gloss = line.partition(" | ")
+            fields = facts.split(" ")
+            words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+            names = [word.partition("(")[0].replace("_", " ") for word in words[:4]]
+            yield f"{', '.join(names)}: {one_line(gloss)}"[:LONGEST]
 
 
 def held_out_texts(split: str) -> Iterator[str]:

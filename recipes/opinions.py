@@ -1,10 +1,11 @@
 """Sentences labelled by a larger encoder, as training data of the built-in classifier.
 
-REGARD_DATA=folder python recipes/opinions.py --teacher MINILM [-o runs/box/data]
+REGARD_DATA=folder python recipes/opinions.py --teacher MINILM [--runs runs/box]
 
 The teacher is all-MiniLM-L6-v2 (Apache-2.0) with a logistic regression on its vectors, fitted on the
-labelled remarks. It reads sentences of Tatoeba, books and WikiText; of each label those of which it is most
-certain are kept. So a small model meets far more words of praise and blame than the labelled remarks have.
+labelled remarks. It judges the texts of the encoder, whose vectors recipes/english.py has written down; of
+each label those of which it is most certain are kept. So a small model meets far more words of praise and
+blame than the labelled remarks have.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from english_texts import articles, pieces
 from sklearn.linear_model import LogisticRegression
 
-from regard.data.files import find, lines
+from regard.data.files import lines
 from regard.storage import write_text
 from regard.tasks import Embedder
 
 FILE = "opinions.train.tsv"
 LABELS = ("negative", "positive")
-TEXTS = {"tatoeba": 25_000, "books": 15_000, "articles": 10_000}
 REMARKS = 6000  # of Pros and Cons, for the regression
 WEIGHT = 5  # of a sentence of Sentiment Labelled Sentences beside them
 CERTAIN = 0.8  # probability of a label
@@ -38,24 +37,20 @@ Row = tuple[str, str]
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--teacher", default="sentence-transformers/all-MiniLM-L6-v2")
-    options.add_argument("-o", dest="out", type=Path, default=Path("runs/box/data"))
+    options.add_argument("--runs", type=Path, default=Path("runs/box"))
     given = options.parse_args()
-    make_opinions(given.out, given.teacher, rows_of(given.out / "uci.train.tsv"), FILE)
+    make_opinions(given.runs, given.teacher, rows_of(given.runs / "data" / "uci.train.tsv"), FILE)
 
 
-def make_opinions(place: Path, teacher: str, known: Sequence[Row], name: str) -> Path:
+def make_opinions(runs: Path, teacher: str, known: Sequence[Row], name: str) -> Path:
     """A table of texts and labels; `known` are those of Sentiment Labelled Sentences that may be used."""
+    place = runs / "data"
     remarks = random.Random(SEED).sample(rows_of(place / "pros-cons.train.tsv"), REMARKS)
-    texts = unlabelled_texts()
     sentences = [row for split in ("train", "valid", "test") for row in rows_of(place / f"uci.{split}.tsv")]
     places = {text: number for number, (text, _) in enumerate(sentences)}
     vectors = {
-        kind: teacher_vectors(place / f"opinions-{kind}.npy", each, teacher)
-        for kind, each in (
-            ("texts", texts),
-            ("remarks", [text for text, _ in remarks]),
-            ("sentences", [text for text, _ in sentences]),
-        )
+        kind: teacher_vectors(place / f"opinions-{kind}.npy", [text for text, _ in rows], teacher)
+        for kind, rows in (("remarks", remarks), ("sentences", sentences))
     }
     chosen = vectors["sentences"][[places[text] for text, _ in known]]
     model = LogisticRegression(max_iter=2000).fit(
@@ -63,7 +58,8 @@ def make_opinions(place: Path, teacher: str, known: Sequence[Row], name: str) ->
         [label for _, label in (*remarks, *known)],
         [1] * len(remarks) + [WEIGHT] * len(known),
     )
-    certainty = model.predict_proba(vectors["texts"])  # [texts,2], the labels in the order of the alphabet
+    texts, theirs = unlabelled_texts(runs)
+    certainty = model.predict_proba(theirs)  # [texts,2], the labels in the order of the alphabet
     orders = [np.argsort(-column)[: int((column >= CERTAIN).sum())] for column in certainty.T]
     size = min(map(len, orders))
     rows = [f"{texts[number]}\t{label}\n" for order, label in zip(orders, LABELS) for number in order[:size]]
@@ -71,20 +67,13 @@ def make_opinions(place: Path, teacher: str, known: Sequence[Row], name: str) ->
     return place / name
 
 
-def unlabelled_texts() -> list[str]:
-    dice = random.Random(SEED)
-    books = (line for line in lines(find("data:text/stories.txt.gz")) if line and line[0] != "#")
-    wiki = articles(find("data:text/wikitext-2.train.raw.gz"))
-    kinds = {
-        "tatoeba": (line.split("\t")[0] for line in lines(find("data:tatoeba/train.en-de.tsv.gz"))),
-        "books": pieces(books, dice),
-        "articles": pieces(wiki, dice),
-    }
-    texts = []
-    for kind, each in kinds.items():
-        distinct = list(dict.fromkeys(text for text in each if len(text) in LENGTHS and "\t" not in text))
-        texts += dice.sample(distinct, min(TEXTS[kind], len(distinct)))
-    return texts
+def unlabelled_texts(runs: Path) -> tuple[list[str], np.ndarray]:
+    """Texts of the encoder and the vectors of its teacher, which has read some of them."""
+    texts = (runs / "data" / "texts.train.txt").read_text(encoding="utf-8").splitlines()
+    taught = np.load(runs / "english-teacher" / "known.npy") > 0
+    chosen = [n for n, text in enumerate(texts) if taught[n] and len(text) in LENGTHS and "\t" not in text]
+    vectors = np.load(runs / "english-teacher" / "whole.npy", mmap_mode="r")[chosen].astype(np.float32)
+    return [texts[n] for n in chosen], vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def teacher_vectors(file: Path, texts: Sequence[str], teacher: str) -> np.ndarray:

@@ -249,6 +249,27 @@ def marian() -> torch.nn.Module:
     return MarianMTModel(config)
 
 
+def seq2seq(kind: str, **more: object) -> torch.nn.Module:
+    """A relative of Marian, by the name of its classes; no size is a power of two."""
+    shape = {"attention_heads": 5, "ffn_dim": 27}
+    sizes = {f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in shape.items()}
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "decoder_start_token_id": 1}
+    config = getattr(transformers, f"{kind}Config")(
+        **{
+            "vocab_size": 259,
+            "d_model": 30,
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "max_position_embeddings": 30,
+            "forced_eos_token_id": 1,
+            **sizes,
+            **ids,
+            **more,
+        }
+    )
+    return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+
+
 MARIAN_SHAPE = {"layers": 2, "attention_heads": 4, "ffn_dim": 24}
 
 MODELS = {
@@ -322,6 +343,10 @@ MODELS = {
         lambda: t5(gated=True, relative_attention_num_buckets=8, relative_attention_max_distance=6),
     ),
     "marian": ("t5", marian),
+    "bart": ("t5", lambda: seq2seq("Bart")),
+    "bart scaled": ("t5", lambda: seq2seq("Bart", scale_embedding=True, activation_function="relu")),
+    "mbart": ("t5", lambda: seq2seq("MBart", scale_embedding=True)),
+    "m2m_100": ("t5", lambda: seq2seq("M2M100")),
 }
 TASKS = {name: name for name in ("fill", "tag", "answer", "classify")} | {"many": "classify"}
 

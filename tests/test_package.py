@@ -239,5 +239,8 @@ def test_the_doctor_knows_every_extra_for_users() -> None:
     offered = set(PROJECT["project"]["optional-dependencies"]) - {"test", "docs"}
     assert set(doctor.EXTRAS) == offered
     for extra, (modules, _) in doctor.EXTRAS.items():
-        asked = {re.split(r"[<>=]", each)[0] for each in PROJECT["project"]["optional-dependencies"][extra]}
+        asked = {
+            re.split(r"[<>=\[]|-skinny", each)[0]
+            for each in PROJECT["project"]["optional-dependencies"][extra]
+        }
         assert set(modules) == asked

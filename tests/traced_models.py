@@ -18,6 +18,23 @@ SIGNS = [f"<extra_id_{number}>" for number in range(4)]
 KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "transformer": (Translator, "translate", {"family": "transformer", "norm": "pre"}, {}),
     "post-norm": (Translator, "translate", {"family": "transformer", "norm": "post"}, {}),
+    "bart": (
+        Translator,
+        "translate",
+        {"family": "transformer", "positions": "learned", "first_position": 2, "embedding_norm": True},
+        {},
+    ),
+    "m2m": (
+        Translator,
+        "translate",
+        {
+            "family": "transformer",
+            "positions": "sinusoidal_tensor2tensor",
+            "first_position": 1,
+            "norm": "pre",
+        },
+        {},
+    ),
     "t5": (Translator, "translate", {"family": "t5"}, {}),
     "t5 gated": (Filler, "fill", {"family": "t5", "gated": True}, {"text": "the <mask> sees ___ house"}),
     "rnn": (Translator, "translate", {"family": "rnn"}, {}),

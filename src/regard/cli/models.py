@@ -259,7 +259,10 @@ def as_object(model: ModelInfo) -> dict[str, Any]:
 
 
 Imported = Annotated[
-    Path, typer.Argument(help="A .gguf file, or a folder with weights in pytorch_model.bin or model.bin.")
+    Path,
+    typer.Argument(
+        help="A .gguf or .argosmodel file, or a folder with weights in pytorch_model.bin or model.bin."
+    ),
 ]
 
 
@@ -286,13 +289,14 @@ def import_model(
     A GGUF file of llama.cpp (architectures llama, qwen2, qwen3, gemma) is dequantized: weights, vocabulary
     and chat template. A pickle (pytorch_model.bin) can run code while it is read: a separate process reads
     it, as plain tensors only and with limits of memory and time; a file with anything else is refused.
-    Whisper models of CTranslate2 (model.bin, as faster-whisper uses them) become folders of transformers'
-    form.
+    Models of CTranslate2 (model.bin): Whisper, and translators with SentencePiece, also as packages of Argos
+    Translate and LibreTranslate (.argosmodel). They become folders of transformers' form.
 
     [bold]Examples[/]
 
       regard models import SmolLM2-135M-Instruct.Q4_1.gguf -o models/smollm2
       regard models import opus-mt-en-de -o models/en-de
+      regard models import translate-zh_en-1_9.argosmodel -o models/zh-en
       regard models import faster-whisper-base -o models/whisper-base
     """
     from regard.storage.importing import import_folder

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from regard.config.model import Section
+from regard.config.model_base import Section
 
 Projection = Literal["q", "k", "v", "o", "gate", "up", "down"]
 

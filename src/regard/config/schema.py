@@ -12,16 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.compat import VERSION
 from regard.config.initial import Init as Init
 from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
-from regard.config.model import (
-    MOST,
-    AnyModelConfig,
-    Count,
-    ModelConfig,
-    Section,
-    Share,
-    TransformerConfig,
-    ViTConfig,
-)
+from regard.config.model import AnyModelConfig, ModelConfig, TransformerConfig, ViTConfig
+from regard.config.model_base import MOST, Count, Section, Share
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
 # text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number
@@ -81,7 +73,8 @@ class Task(Section):
 CORPORA = (
     '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
     "text: .txt; tags: .conll; questions: SQuAD's .json; pictures and sounds: a folder or .tar with a folder "
-    "for each class, or a table with a column of files), a [source, target] pair, "
+    "for each class, or a table with a column of files), each also at an address such as s3://bucket/a.tsv, "
+    "a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -239,6 +232,15 @@ class Train(Section):
     )
     parallel: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="under torchrun: replicas (ddp, auto) or shards (fsdp)"
+    )
+    gradients: Literal["auto", "bfloat16"] = Field(
+        "auto", description="under torchrun: exchanged as they are, or in bfloat16, half the bytes"
+    )
+    timeout: float = Field(
+        600.0, gt=0, le=1e6, description="under torchrun: seconds after which a silent process is an error"
+    )
+    track: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(
+        default_factory=list, description="trackers that get what metrics.jsonl gets"
     )
 
     @model_validator(mode="after")

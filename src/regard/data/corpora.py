@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
 from regard.config.input import PixelText
-from regard.config.schema import TaskName
+from regard.config.schema import Config, TaskName
 from regard.data.files import find, folder_stamp, format_suffix, stamp
 from regard.data.readers import RawRow
 from regard.data.readers.annotated import read_labels, read_questions, read_tags
@@ -123,6 +123,20 @@ def _pair(names: list[str], task: Task, reads_pictures: bool) -> tuple[str, str]
 def parts(corpora: Corpora, task: Task | None = None) -> list[tuple[Corpus, float]]:
     """Corpora and their weights."""
     return [(spec.corpus, spec.weight) for spec in corpus_specs(corpora, task or Task())]
+
+
+def epoch_weights(data: Data, task: Task, corpora: Sequence[Sequence[Mapping[str, int]]]) -> list[float]:
+    """The weights of the training corpora, whose shards have so many pairs."""
+    weights = [spec.weight for spec in corpus_specs(data.train, task)]
+    if data.temperature == 1:
+        return weights
+    return tempered(weights, [sum(shard["pairs"] for shard in each) for each in corpora], data.temperature)
+
+
+def language_tokens(config: Config) -> list[str]:
+    """The tokens before the sources of a mix of target languages."""
+    specs = corpus_specs(config.data.train, config.task, config.data)
+    return [f">>{target}<<" for target in dict.fromkeys(each.target for each in specs if each.target)]
 
 
 def tempered(weights: Sequence[float], counts: Sequence[int], temperature: float) -> list[float]:

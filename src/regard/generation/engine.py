@@ -131,8 +131,7 @@ class Engine:
 
     def __init__(self, model: EncoderDecoder | LanguageModel, precision: str) -> None:
         self.model, self.precision = model, precision
-        attention = next(iter(model.decoder)).attention
-        self.width = attention.heads * attention.channels
+        self.width = next(iter(model.decoder)).attention.cache_width
         self.steps_before_tracing = STEPS_BEFORE_TRACING
         # for each type of the cache: a trace is made for one type
         self.steps: dict[torch.dtype, int] = {}

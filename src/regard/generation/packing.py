@@ -34,6 +34,7 @@ from regard.models.layers import (
     batch_invariant_linear,
     keep_control_flow,
 )
+from regard.models.ssru import SSRU
 from regard.models.transformer import Stack
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
@@ -213,6 +214,21 @@ def attend_half(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float) -> 
     return z.view(rows, heads, tokens, channels)
 
 
+class PackedSSRU(SSRU):
+    """A recurrence whose two projections are one product."""
+
+    def __init__(self, layer: SSRU, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.channels = layer.channels
+        # one product has a bias for all outputs
+        layer.input.bias = nn.Parameter(torch.zeros_like(layer.forget.bias))
+        self.input_forget = packing(layer.input, layer.forget)
+
+    def projections(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        candidate, gate = self.input_forget(x).chunk(2, dim=-1)
+        return candidate, gate
+
+
 class PackedCrossAttention(MultiHeadAttention):
     """Cross-attention: queries of the target, and keys and values of the source as one product."""
 
@@ -250,11 +266,14 @@ def pack_blocks(model: nn.Module, packing: Packing) -> bool:
     stacks = {name: module for name, module in model.named_children() if isinstance(module, Stack)}
     for name, stack in stacks.items():
         for block in stack:
-            if isinstance(block.attention, PackedSelfAttention):
+            if isinstance(block.attention, PackedSelfAttention | PackedSSRU):
                 continue  # another task uses this model, too
-            is_half = name == "encoder" and stack.positions is None and packing.halves(block.attention)
-            kind = HalfSelfAttention if is_half else PackedSelfAttention
-            block.attention = kind(block.attention, packing, inner=is_half)
+            if isinstance(block.attention, SSRU):
+                block.attention = PackedSSRU(block.attention, packing)
+            else:
+                is_half = name == "encoder" and stack.positions is None and packing.halves(block.attention)
+                kind = HalfSelfAttention if is_half else PackedSelfAttention
+                block.attention = kind(block.attention, packing, inner=is_half)
             if block.cross is not None:
                 block.cross = PackedCrossAttention(block.cross, packing)
             layer = block.feed_forward

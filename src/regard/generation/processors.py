@@ -91,11 +91,10 @@ class BeginSuppressTokens:
     """Tokens that no output begins with, after a forced first token or prefix if there is one."""
 
     tokens: tuple[int, ...]
-    position: int
 
     def __call__(self, logits: Tensor, rows: RunningRows) -> None:
         lengths = zip(rows.lengths, rows.owners)
-        begins = (length == max(self.position, len(owner.prefix)) for length, owner in lengths)
+        begins = (length == max(int(0 in owner.forced), len(owner.prefix)) for length, owner in lengths)
         if first := [row for row, is_first in enumerate(begins) if is_first]:
             logits[torch.tensor(first)[:, None], list(self.tokens)] = NEG_INF
 
@@ -187,7 +186,7 @@ def processors(key: BatchKey, special: SpecialTokens, device: torch.device) -> l
     if special.bad_words:
         chosen.append(BadWords(special.bad_words))
     if special.begin_suppressed:
-        chosen.append(BeginSuppressTokens(special.begin_suppressed, 0 if special.forced_bos is None else 1))
+        chosen.append(BeginSuppressTokens(special.begin_suppressed))
     if special.no_timestamps is not None:
         chosen.append(TimestampRules(special.no_timestamps, special.end))
     chosen += [forbidden_phrases, word_boundary, MinLength(ends), follow_grammar]

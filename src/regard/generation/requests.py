@@ -76,6 +76,7 @@ class Request:
     options: Decode
     prefix: Sequence[int] = ()  # forced first tokens of the output
     constraint: Constraint | None = None
+    forced_bos: int | None = None  # the first token of the output; None: that of the model's settings
     draw: int | None = None  # the index of a single draw; None: all `options.beam` draws
     grammar: Grammar | None = None  # which tokens may follow
 
@@ -127,8 +128,9 @@ class ActiveRequest:
 def activate(model: Steppable[S], request: Request, special: SpecialTokens, step: int) -> ActiveRequest:
     """A request that enters a search at `step`."""
     prefix, length, constraint = list(request.prefix), len(request.ids), request.constraint
-    if prefix and special.forced_bos is not None and prefix[0] != special.forced_bos:
-        prefix = [special.forced_bos, *prefix]
+    forced_bos = special.forced_bos if request.forced_bos is None else request.forced_bos
+    if prefix and forced_bos is not None and prefix[0] != forced_bos:
+        prefix = [forced_bos, *prefix]
     reads_prompts = bool(getattr(model, "reads_prompts", False))
     readable = model.longest_target
     if readable is not None and reads_prompts:  # the prompt takes part of the context window
@@ -138,8 +140,8 @@ def activate(model: Steppable[S], request: Request, special: SpecialTokens, step
     forced: dict[int, int] = {}
     if special.forced_eos is not None and not phrases:  # required phrases may still be missing at the limit
         forced[limit - 1] = special.forced_eos
-    if special.forced_bos is not None:
-        forced[0] = special.forced_bos
+    if forced_bos is not None:
+        forced[0] = forced_bos
     return ActiveRequest(
         request=request,
         prefix=prefix,

@@ -7,6 +7,7 @@ B rows, T queries, S keys, D width, H heads, C channels per head, F feed-forward
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,10 @@ from torch import Tensor, nn
 
 from regard.batch import Frames, Tokens, Unpadding
 from regard.models.layers import Linear, Tap, is_plain, keep_control_flow
+from regard.models.positions import NO_TERMS, PositionTerms, apply_rotary
+
+if TYPE_CHECKING:
+    from regard.models.cache import LayerCache
 
 FEW_QUERIES = 8
 LONG_ROW = 128  # columns; up to so many, the fused kernel gives a row equal bits for any padding
@@ -285,6 +290,28 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(heads * channels, width, bias if output_bias is None else output_bias)
         self.query_norm = None if head_norm is None else head_norm()
         self.key_norm = None if head_norm is None else head_norm()
+
+    @property
+    def cache_width(self) -> int:
+        """The channels of keys that a step reads of each token."""
+        return self.heads * self.channels
+
+    def mix(
+        self,
+        x: Tensor,
+        mask: Mask,
+        past: LayerCache | None = None,
+        tap: Tap | None = None,
+        order: PositionTerms = NO_TERMS,
+        layout: Unpadding | None = None,
+    ) -> Tensor:
+        """Self-attention over these tokens and those in the KV cache: [B,T,D] -> [B,T,D]."""
+        q, k, v = self.queries_keys_values(x, layout)  # [B,H,T,C], two of [B,G,T,C]
+        if order.rotation is not None:
+            q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
+        k, v = (k, v) if past is None else past.append(k, v)  # [B,G,S,C], with those in the KV cache
+        out: Tensor = self(q, k, v, mask, tap, order.bias, layout)
+        return out
 
     def queries(self, x: Tensor) -> Tensor:
         """q = W_q x, split into heads: [B,T,D] -> [B,H,T,C]."""

@@ -37,6 +37,8 @@ from regard.models.layers import (
     Scale,
 )
 from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal, TokenEmbedding
+from regard.models.ssru import SSRU
+from regard.models.ssru import WINDOW as SSRU_WINDOW
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 
 if TYPE_CHECKING:
@@ -81,10 +83,17 @@ class SkipInit(TorchFunctionMode):
 
 
 def transformer(config: TransformerConfig, source: int, target: int | None = None) -> EncoderDecoder:
-    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1)."""
+    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1).
+
+    With learned positions and a norm of the embeddings it is BART, pre-norm mBART, without that norm M2M100.
+    """
     width = config.width
-    waves = partial(Sinusoidal, halves=config.positions == "sinusoidal_halves")
-    positions = Learned if config.positions == "learned" else waves
+    waves: dict[str, Callable[..., Sinusoidal | Learned]] = {
+        "sinusoidal": Sinusoidal,
+        "sinusoidal_halves": partial(Sinusoidal, halves=True),
+        "sinusoidal_tensor2tensor": partial(Sinusoidal, halves=True, denominator=width - 2),
+        "learned": Learned,
+    }
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
@@ -95,9 +104,14 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
 
     def embed(words: nn.Embedding) -> TokenEmbedding:
         factor = width**0.5 if config.scale_embeddings else 1.0
-        return TokenEmbedding(words, positions(width, config.max_length), config.dropout, factor)
+        positions = waves[config.positions](width, config.max_length, config.first_position)
+        norm = parts.norm() if config.embedding_norm else None
+        return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
-    return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
+    causal = parts
+    if config.decoder_mixer == "ssru":
+        causal = replace(parts, mixer=partial(SSRU, width), window=SSRU_WINDOW)
+    return encoder_decoder(config, source, target, parts, causal, embed, config.output_bias)
 
 
 def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecoder:
@@ -267,11 +281,12 @@ class Parts:
     positions: Callable[[], Rotary | RelativeBias] | None = None
     window: int | None = None
     parallel: bool = False
+    mixer: Callable[[], SSRU] | None = None  # instead of self-attention
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
             Block(
-                attention=self.attention(),
+                attention=(self.mixer or self.attention)(),
                 feed_forward=self.feed_forward(),
                 residual=lambda: self.residual(self.norm(), self.dropout),
                 cross=self.attention() if cross else None,
@@ -295,42 +310,14 @@ def recurrent(
     config: RNNConfig | BahdanauConfig, source_vocabulary: int, target_vocabulary: int | None = None
 ) -> RecurrentEncoderDecoder:
     """Sequence to sequence through one state (`rnn`), or with attention at every step (`bahdanau`)."""
-    from regard.models.recurrent import CELLS, SCORES, Cell, RecurrentEncoderDecoder, RNNDecoder, RNNEncoder
+    from regard.models.recurrent import build_recurrent, init_forget_bias
 
-    width = config.width
-    score = SCORES[config.score] if isinstance(config, BahdanauConfig) else None
-    source = nn.Embedding(source_vocabulary, width)
-    shared = target_vocabulary is None and config.tie_embeddings
-    target = source if shared else nn.Embedding(target_vocabulary or source_vocabulary, width)
-    output = Linear(width, target.num_embeddings, bias=False)
-    cell: Callable[[int, int], Cell] = CELLS[config.cell]
-    directions = 2 if score else 1
-    encoder = [[cell(width, width // directions) for _ in range(directions)] for _ in range(config.layers)]
-    decoder = [cell(width * (2 if score and not layer else 1), width) for layer in range(config.layers)]
-    state = width * decoder[0].parts
-    model = RecurrentEncoderDecoder(
-        source=source,
-        target=target,
-        encoder=RNNEncoder(encoder, config.dropout, config.reverse_source),
-        bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if score else nn.Identity(),
-        decoder=RNNDecoder(decoder, score(width) if score else None, width, config.dropout),
-        output=output,
-        dropout=config.dropout,
-    )
+    model = build_recurrent(config, source_vocabulary, target_vocabulary)
     init_glorot(model)
     init_forget_bias(model)
     if config.tie_embeddings:
-        output.weight = target.weight
+        model.output.weight = model.target.weight
     return model
-
-
-def init_forget_bias(model: nn.Module) -> None:
-    """Forget gates start open, with bias 1 (Jozefowicz et al. 2015)."""
-    from regard.models.recurrent import LSTM
-
-    for module in model.modules():
-        if isinstance(module, LSTM):
-            nn.init.ones_(module.read.bias[module.size : 2 * module.size])
 
 
 def init_glorot(model: nn.Module) -> None:

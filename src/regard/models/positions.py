@@ -33,8 +33,8 @@ def sinusoid(
 ) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian. Whisper
-    divides 2i by D - 2 instead of D (`denominator`).
+    Interleaved as in the formula; or in halves, sines before cosines. tensor2tensor, Marian, fairseq and
+    Whisper divide 2i by D - 2 instead of D (`denominator`), which transformers does not do for Marian.
     Computed in float64: large positions need the precision.
     """
     place = to_float64(positions)
@@ -57,16 +57,25 @@ class Sinusoidal(nn.Module):
 
     limit: int | None = None
 
-    def __init__(self, width: int, length: int, halves: bool = False, denominator: int | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        length: int,
+        first: int = 0,
+        halves: bool = False,
+        denominator: int | None = None,
+    ) -> None:
         super().__init__()
         self.width, self.halves, self.denominator = width, halves, denominator
+        self.first = first  # what the first token has instead of 0: M2M100
         self.table: Tensor
         rows = torch.arange(min(length, FIRST_POSITIONS), device="cpu")  # extended on demand
         self.register_buffer("table", self.waves(rows), persistent=False)
 
     def waves(self, positions: Tensor) -> Tensor:
         """[...] -> [...,D], computed."""
-        return sinusoid(positions, self.width, halves=self.halves, denominator=self.denominator)
+        places = positions + self.first
+        return sinusoid(places, self.width, halves=self.halves, denominator=self.denominator)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; the vectors at padding (-1) are masked later."""

@@ -26,23 +26,17 @@ from regard.models.attention import (
 )
 from regard.models.cache import Cache, KeysValues, LayerCache, SourceCache, contiguous, with_columns
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
-from regard.models.positions import (
-    NO_TERMS,
-    Embedding,
-    PositionTerms,
-    RelativeBias,
-    Rotary,
-    TokenEmbedding,
-    apply_rotary,
-)
+from regard.models.positions import NO_TERMS, Embedding, PositionTerms, RelativeBias, Rotary, TokenEmbedding
+from regard.models.ssru import SSRU
 
 
 class Block(nn.Module):
-    """Self-attention, in a decoder cross-attention, then feed-forward; each adds to the residual stream."""
+    """Self-attention or a recurrence, in a decoder cross-attention, then feed-forward; each adds to the
+    residual stream."""
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: MultiHeadAttention | SSRU,
         feed_forward: FeedForward | GatedFeedForward,
         residual: Callable[[], PostNorm],
         cross: MultiHeadAttention | None = None,
@@ -70,11 +64,7 @@ class Block(nn.Module):
     ) -> Tensor:
         first, scope, across, feed = x, *(within(tap, part) for part in ("self", "cross", "feed_forward"))
         y = self.attention_residual.enter(x, scope)
-        q, k, v = self.attention.queries_keys_values(y, layout)  # [B,H,T,C], two of [B,G,T,C]
-        if order.rotation is not None:
-            q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
-        k, v = (k, v) if past is None else past.append(k, v)  # [B,G,S,C], with those in the KV cache
-        y = self.attention(q, k, v, mask, scope, order.bias, layout)
+        y = self.attention.mix(y, mask, past, scope, order, layout)
         x = tapped(tap, "after_self", self.attention_residual.leave(x, y, scope))  # [B,T,D]
         if self.cross is not None and self.cross_residual is not None and memory is not None:
             q = self.cross.queries(self.cross_residual.enter(x, across))
@@ -183,6 +173,7 @@ class StepInputs:
     order: PositionTerms = NO_TERMS
     width: int = 0
     layout: Unpadding | None = None
+    tokens: int = 1  # T; only steps of one token are compiled
 
     def tensors(self) -> list[Tensor]:
         """All of them in one list, for a compiled step."""
@@ -271,16 +262,22 @@ class CausalDecoder(nn.Module):
             mask = mask & paths.repeat_interleave(positions.shape[1] // cache.beams, dim=1)[:, None]
         order = self.decoder.position_terms(positions, key_positions, scope).to(x.dtype)
         memory, memory_mask = cache.memory, None
-        attention = next(iter(self.decoder)).attention
+        block = next(iter(self.decoder))
+        attention = block.attention
         if tap is None and positions.device.type == "cpu" and positions.shape[1] == cache.beams:
             mask = step_mask(mask, attention.heads, attention.kv_heads, x.dtype, order.bias)
             order = order.without_bias()
             if memory is not None:
-                memory_mask = memory.step_mask(attention.heads, x.dtype)
+                memory_mask = memory.step_mask(block.require_cross().heads, x.dtype)
         elif memory is not None:
             memory_mask = visible(positions, memory.positions, causal=False)
         layers = memory.layers if memory is not None else ()
-        return StepInputs(x, mask, places, cache.keys, cache.values, layers, memory_mask, order, width), cache
+        tokens_each = positions.shape[1] // cache.beams
+        keys, values = cache.keys, cache.values
+        inputs = StepInputs(
+            x, mask, places, keys, values, layers, memory_mask, order, width, None, tokens_each
+        )
+        return inputs, cache
 
     def run_step(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
         """[N,K*T,D] -> logits [N,K*T,V]."""
@@ -289,7 +286,8 @@ class CausalDecoder(nn.Module):
 
     def run_stack(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
         """[N,K*T,D] -> [N,K*T,D]; keys and values are written into the cache."""
-        past = [LayerCache(k, v, inputs.places, inputs.width) for k, v in zip(inputs.keys, inputs.values)]
+        places, width, tokens = inputs.places, inputs.width, inputs.tokens
+        past = [LayerCache(k, v, places, width, tokens) for k, v in zip(inputs.keys, inputs.values)]
         rest = inputs.memory, inputs.memory_mask, within(tap, "decoder"), inputs.order, inputs.layout
         out: Tensor = self.decoder(inputs.x, inputs.mask, past, *rest)
         return out

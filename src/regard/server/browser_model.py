@@ -127,6 +127,9 @@ def settings(task: Any) -> dict[str, Any]:
         {each.scale for each in attention_shapes(folder.model).values()},
     )
     target = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
+    if isinstance(task, Translator) and task.source_ids([0]) != [0, folder.source.end]:
+        message = f"{folder.path}: a static page puts only the end token around a text"
+        raise UsageError(message, code="E_SITE_MODEL")
     placeholders = task.objective.placeholders if isinstance(task, Translator) else 0
     limits = {"translate": 1, "generate": 0}.get(folder.task.name, 2)
     decode = task.decode if isinstance(task, Generator) else folder.decode
@@ -281,8 +284,8 @@ class ModelParts:
         }
 
     def sinusoidal(self, module: Sinusoidal) -> Part:
-        rest = {"halves": module.halves, "denominator": module.denominator}
-        return {"kind": "sinusoidal", "width": module.width, **rest}
+        sizes = {name: getattr(module, name) for name in ("width", "first", "halves", "denominator")}
+        return {"kind": "sinusoidal", **sizes}
 
     def learned(self, module: Learned) -> Part:
         return {"kind": "learned", "table": self.weight(module.table), "first": module.first}

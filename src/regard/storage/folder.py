@@ -172,6 +172,7 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
         "suppress_tokens": sorted(tokenizer.suppressed),
+        **({} if tokenizer.first is None else {"forced_bos_token_id": tokenizer.first}),
     }
 
 
@@ -313,7 +314,19 @@ def describe(path: Path) -> FolderSpec:
         config = in_training_order(config, run)
     task = run.task if run else task_of(content, str(file))
     labels = labels_of(content, task, str(file))
+    if run is not None and isinstance(source, Tokenizer) and isinstance(target, Tokenizer):
+        with located(home / "run.toml"):
+            source, target = for_languages(source, target, run.task)
     return FolderSpec(path, home, content, config, run, task, labels, source, target, adapter)
+
+
+def for_languages(source: Tokenizer, target: Tokenizer, task: Task) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run, which name its languages if they have tokens for them."""
+    if task.name != "translate" or not target.language_tokens:
+        return source, target
+    from regard.inputs.text.languages import both_between  # which few models need
+
+    return both_between((source, target), task.source, task.target)
 
 
 def in_training_order(config: ModelConfig, run: RunSettings) -> ModelConfig:

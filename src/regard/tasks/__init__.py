@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from regard.tasks.loading import load, load_adapters, load_as
     from regard.tasks.tagger import Tagger
     from regard.tasks.transcriber import Transcriber
-    from regard.tasks.translation import PhraseConstraints
-    from regard.tasks.translator import Translator, decode_options
+    from regard.tasks.translation import PhraseConstraints, decode_options
+    from regard.tasks.translator import Translator
 
 __getattr__ = lazy_names(
     __name__,
@@ -49,7 +49,7 @@ __getattr__ = lazy_names(
         "loading": ("load", "load_adapters", "load_as"),
         "tagger": ("Tagger",),
         "transcriber": ("Transcriber",),
-        "translation": ("PhraseConstraints",),
-        "translator": ("Translator", "decode_options"),
+        "translation": ("PhraseConstraints", "decode_options"),
+        "translator": ("Translator",),
     },
 )

@@ -28,7 +28,7 @@ from regard.tasks.chat import ChatMethods
 from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
 from regard.tasks.task_model import Deferred, TooLong, Warn
-from regard.tasks.translator import decode_options
+from regard.tasks.translation import decode_options
 
 # of a search that finds every output that a grammar allows, with its log-probability as its score
 EXHAUSTIVE = {

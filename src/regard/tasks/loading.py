@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,9 +171,7 @@ def reopen(task: Kind, opened: dict[str, Any]) -> Kind:
     exact: Kind = opened["float32"]
     if not isinstance(exact, Translator) or not isinstance(task, Translator):
         return exact
-    exact = copy(exact)
-    exact.source_prefix = task.source_prefix
-    return exact
+    return exact.into(*task.languages) if any(task.languages) else exact  # type: ignore[return-value]
 
 
 def unpacked(task: Any) -> Model:

@@ -26,7 +26,9 @@ from regard.tasks.results import (
 )
 from regard.tasks.task_model import (
     Files,
+    Language,
     OtherLanguage,
+    SourceLanguage,
     Split,
     TaskModel,
     Texts,
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 class TranslateMethods(TaskModel):
     """The methods of a `Translator`."""
 
-    into: Callable[[str], Self]
+    into: Callable[[str | None, str | None], Self]
     decode_options: Callable[..., Decode]
     _translate: Callable[..., list[Translation]]
     _score: Callable[..., list[TextScore]]
@@ -88,9 +90,8 @@ class TranslateMethods(TaskModel):
             Sequence[str], Field(description="Words that every translation must contain.")
         ] = (),
         forbid: Annotated[Sequence[str], Field(description="Words that no translation may contain.")] = (),
-        language: Annotated[
-            str | None, Field(description="Target language of a multilingual model (fra puts >>fra<< first).")
-        ] = None,
+        language: Language = None,
+        source_language: SourceLanguage = None,
         on_too_long: OnTooLong = "truncate",
         other_language: Annotated[
             OtherLanguage,
@@ -124,7 +125,7 @@ class TranslateMethods(TaskModel):
         """
         from regard.tasks.confidence import Checks
 
-        task = self if language is None else self.into(language)
+        task = self.into(language, source_language) if language or source_language else self
         return task._translate(
             text,
             options or task.decode_options(decode_fields(decode, beam=beam), num_results),

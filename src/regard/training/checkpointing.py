@@ -10,8 +10,18 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from regard.config import Config
 from regard.errors import UsageError
+from regard.models.lora import add_adapters
 from regard.models.transformer import Block
+
+
+def add_parts(model: nn.Module, config: Config) -> None:
+    """What a run puts into a model: adapters, and blocks that are computed again."""
+    if (lora := config.init.lora) is not None:
+        add_adapters(model, lora.rank, lora.alpha, lora.on)
+    if config.train.gradient_checkpointing:
+        checkpoint_blocks(model)
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

@@ -19,7 +19,8 @@ from regard.errors import UsageError
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
     "train.gradient_checkpointing",
-    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
+    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "train.timeout", "train.track"),
+    *("recipe.expected", "recipe.time"),
 )
 MAX_NAMES = 6  # of tensors in a message
 

@@ -11,11 +11,12 @@ from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
 from regard.models.families import parameters
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import FILES
 from regard.training.flops import measured_peak
 from regard.training.progress import Metrics, Record
-from regard.training.trainer import Trainer, latest_checkpoint
+from regard.training.trainer import Trainer
 
 
 def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:

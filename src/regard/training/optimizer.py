@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.config import Init, Train, usual_warmup
 from regard.errors import UsageError
-from regard.training.distributed import full_tensor, shard_like
+from regard.training.sharding import full_tensor, shard_of
 
 DEFAULT_PEAK = 1e-3
 HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
@@ -147,7 +147,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     parameters = dict(model.named_parameters())
-    for entry, tensor in tensors.items():
+    for entry in tensors:
         name, _, key = entry.rpartition("/")
         if name not in parameters:
             raise UsageError(
@@ -155,5 +155,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
                 code="E_CHECKPOINT_STATE",
             )
         parameter = parameters[name]
-        value = tensor.to(parameter.device)  # the step too: the fused update counts on the device
-        optimizer.state[parameter][key] = (value if key == "step" else shard_like(value, parameter)).clone()
+        value = shard_of(tensors, entry, parameter)
+        # the step too: the fused update counts on the device
+        optimizer.state[parameter][key] = value.to(parameter.device).clone()

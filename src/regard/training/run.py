@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +12,16 @@ from typing import Any
 
 import torch
 
+import regard
 from regard import storage
 from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import InputKind, Recipe, TaskName
 from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError
 from regard.models.families import Model, build, build_meta, parameters
 from regard.storage.inputs import input_size, output_size
+from regard.training.checkpoints import check_folder, latest_checkpoint
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -29,18 +31,12 @@ from regard.training.distributed import (
     restarts,
 )
 from regard.training.instability import handle_non_finite
+from regard.training.listeners import Ending, Listener, Listeners, Record, RunInfo, as_listeners
 from regard.training.optimizer import epochs_as_steps
-from regard.training.prepare import Log, TrainingData, prepare_data
-from regard.training.progress import (
-    Listener,
-    Metrics,
-    NullListener,
-    NullMetrics,
-    Record,
-    record_spike,
-)
+from regard.training.prepare import Log, TrainingData, code_version, prepare_data
+from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window, latest_checkpoint
+from regard.training.trainer import Trainer, Window
 
 
 @dataclass(frozen=True)
@@ -73,16 +69,19 @@ def train(
     config: Config | Mapping[str, Any] | str | Path | None,
     folder: str | Path,
     resume: bool = False,
-    listener: Listener | None = None,
+    listeners: Sequence[object] = (),
     strict: bool = False,
+    listener: object = None,
 ) -> Outcome:
     """Train into `folder`. With `resume` continue from its newest valid checkpoint, bit for bit.
 
     `config` is a TOML file, its content as dictionaries, or a `Config`; None for a run that is resumed.
+    `listeners` get what the run reports (`Listener`), as do the trackers of `train.track`.
     `strict` stops before training if the check of the data finds anything. Under torchrun all processes call
     this and train one model together.
     """
     folder, resume = Path(folder), resume or restarts() > 0
+    everyone = as_listeners(listeners, listener) if is_rank0() else []
     if isinstance(config, str | Path):
         config = load_config(Path(config))
     elif isinstance(config, Mapping):
@@ -92,40 +91,44 @@ def train(
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
-        with connect(run.machine.device) as dist:
-            if listener is None or not dist.is_rank0:
-                listener = NullListener()
-            if not hasattr(listener, "log"):  # its name in version 1 was `say`
-                vars(listener)["log"] = listener.say  # type: ignore[attr-defined]
-            return train_run(run, dist, resume, listener, strict)
+        with connect(run.machine.device, rank_facts(run, resume), run.config.train.timeout) as dist:
+            everyone += trackers(run.config) if dist.is_rank0 else []
+            return train_run(run, dist, resume, Listeners(everyone), strict)
 
 
-def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, strict: bool) -> Outcome:
+def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners, strict: bool) -> Outcome:
     """The outline of every run; all ranks execute it."""
-    config, folder, machine, log = run.config, run.folder, run.machine, listener.log
+    config, folder, machine, log = run.config, run.folder, run.machine, listeners.log
     pretrained = run.pretrained
     if pretrained is not None and (config.init.new_tokens or config.init.trim):
         from regard.training.vocabulary import fit_vocabulary
 
         pretrained = fit_vocabulary(pretrained, config, log)
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, pretrained))
+    dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
     trainer = make_trainer(config, folder, data, machine, dist, pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
+    if resume and (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
         trainer.restore(checkpoint)
         log(f"resuming after step {trainer.progress.step}")
+    dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))
-    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
-    metrics.rewind(trainer.progress.step)
-    log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
-    with stop_on_signal(trainer):
-        finished = run_updates(trainer, metrics)
-    records: list[Record] = []
-    if finished:
-        from regard.training.model_folder import write_model_folder
+    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listeners)
+    listeners.start(run_info(trainer, metrics))
+    ending: Ending = "failed"
+    try:
+        log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
+        with stop_on_signal(trainer):
+            finished = run_updates(trainer, metrics)
+        records: list[Record] = []
+        if finished:
+            from regard.training.model_folder import write_model_folder
 
-        trainer.model = dist.unsharded(trainer.model)
-        records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+            trainer.model = dist.unsharded(trainer.model)
+            records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+        ending = "finished" if finished else "stopped"
+    finally:
+        listeners.end(ending)
     progress, used = trainer.progress, machine_summary(machine, dist)
     task, recipe = config.task.name, config.recipe
     kind = config.task.input
@@ -140,7 +143,7 @@ def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
     """Create the folder and lock it, on rank 0 for all processes of the run."""
     check_folder(folder, config, resume)
     if config is not None:
-        check_metric(config)
+        check_needs(config)
     if not is_rank0():
         yield
         return
@@ -152,32 +155,22 @@ def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
         yield
 
 
-def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
-    """Refuse to write over another run or into a folder of something else."""
-    if (folder / "run.toml").is_file():
-        if not resume:
-            raise UsageError(
-                f"{folder} already holds a run; resume it, or choose another folder", code="E_RUN_EXISTS"
-            )
-        return
-    if config is None:
-        raise UsageError(
-            f"{folder} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
-        )
-    if folder.is_file() or (
-        folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
-    ):
-        raise UsageError(
-            f"{folder} is not empty and holds no run; choose another folder", code="E_RUN_FOLDER"
-        )
-
-
-def check_metric(config: Config) -> None:
-    """Fail now if sacreBLEU's tokenizer is missing, not at the first validation."""
+def check_needs(config: Config) -> None:
+    """Fail now if sacreBLEU's tokenizer or a tracker's package is missing, not at the first validation."""
     if config.task.name == "translate":
         from regard.metrics.bleu import bleu_tokenization, make_bleu
 
         make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    trackers(config)
+
+
+def trackers(config: Config) -> list[Listener]:
+    """Those of `train.track`; a package that is missing is a UsageError."""
+    if not config.train.track:
+        return []
+    from regard.training.trackers import make_trackers
+
+    return make_trackers(config.train.track)
 
 
 def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
@@ -193,7 +186,7 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         config = stored if config is None else resumed_config(config, stored, folder)
     if config is None:
         raise ValueError("check_folder refuses a folder without a run and without a config")
-    check_metric(config)
+    check_needs(config)
     pretrained = None
     if config.init.model is not None and not storage.checkpoint_steps(folder):  # else it is not needed
         from regard.training.initial import with_shape
@@ -203,6 +196,15 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
     return Run(with_machine(config, machine), folder, machine, pretrained)
+
+
+def rank_facts(run: Run, resume: bool) -> dict[str, Any]:
+    """What all ranks of a run must have in common; threads and GPUs may differ."""
+    config = run.config.model_dump(mode="json", by_alias=True)
+    for name in ("device", "threads"):
+        del config["train"][name]
+    versions = {"regard": regard.__version__, "code": code_version(regard), "torch": torch.__version__}
+    return {"config": config, "versions": versions, "resume": resume}
 
 
 def with_machine(config: Config, machine: Machine) -> Config:
@@ -237,14 +239,10 @@ def build_model(
         from regard.training.initial import load_initial
 
         log(load_initial(model, pretrained.weights, config.init))
-    if (lora := config.init.lora) is not None:
-        from regard.models.lora import add_adapters
+    if config.init.lora is not None or config.train.gradient_checkpointing:
+        from regard.training.checkpointing import add_parts
 
-        add_adapters(model, lora.rank, lora.alpha, lora.on)
-    if config.train.gradient_checkpointing:
-        from regard.training.checkpointing import checkpoint_blocks
-
-        checkpoint_blocks(model)
+        add_parts(model, config)
     return model
 
 
@@ -297,6 +295,17 @@ def write_run_files(trainer: Trainer) -> None:
         folder, config, data.source, data.target, data.split_above, data.labels, data.may_refuse
     )
     storage.write_checksums(folder)
+
+
+def run_info(trainer: Trainer, metrics: Metrics) -> RunInfo:
+    """For the listeners; the records after the trainer's step are removed."""
+
+    def stop() -> None:
+        trainer.stop_requested = True
+
+    step, reported = trainer.progress.step, metrics.last_steps()
+    records = metrics.rewind(step)
+    return RunInfo(trainer.folder, trainer.config, step, stop, records, reported)
 
 
 # --- the loop

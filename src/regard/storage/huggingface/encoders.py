@@ -14,7 +14,8 @@ from regard.storage.huggingface.architecture import (
     Table,
     attention,
     modules,
-    unsupported,
+    read_first_position,
+    write_first_position,
 )
 
 BERT_BLOCK = {
@@ -146,11 +147,7 @@ BERT = encoder(
 
 
 def read_roberta(config: Json) -> Json:
-    """Positions begin behind the one of padding."""
-    padding, rows = config.get("pad_token_id", 1), config["max_position_embeddings"]
-    if type(padding) is not int or padding < 0:
-        raise unsupported("pad_token_id", padding)
-    first = padding + 1
+    first, rows = read_first_position(config), config["max_position_embeddings"]
     return {"first_position": first, "max_length": rows - first, "segments": config["type_vocab_size"]}
 
 
@@ -164,7 +161,7 @@ def like_roberta(name: str, kind: str) -> Architecture:
         ROBERTA_HEADS,
         {theirs: ours for theirs, ours in BERT_FIELDS.items() if ours != "max_length"},
         write_more=lambda model: {
-            "pad_token_id": model.first_position - 1,
+            **write_first_position(model),
             "max_position_embeddings": model.first_position + model.max_length,
             "type_vocab_size": model.segments,
         },

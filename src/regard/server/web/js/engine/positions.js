@@ -17,11 +17,12 @@ export const range = (count, from = 0) => Array.from({ length: count }, (_, i) =
 /**
  * PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5): [T] -> [T,D].
  * @param {number[]} positions
- * @param {{ width: number, halves: boolean, denominator: number | null }} part
+ * @param {{ width: number, first: number, halves: boolean, denominator: number | null }} part
  */
-function sinusoid(positions, { width, halves, denominator }) {
+function sinusoid(positions, { width, first, halves, denominator }) {
   const out = tensor([positions.length, width]);
-  positions.forEach((position, t) => {
+  positions.forEach((place, t) => {
+    const position = place + first;
     for (let i = 0; 2 * i < width; i++) {
       const angle = position / 10000 ** ((2 * i) / (denominator ?? width));
       out.data[t * width + (halves ? i : 2 * i)] = Math.sin(angle);
