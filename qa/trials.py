@@ -149,6 +149,15 @@ def cluster(job: Job) -> Result:
     return hosts.cluster(job.count, job.seed)
 
 
+@trial(200_000, 3000, alone=True)
+def ray_cluster(job: Job) -> Result:
+    """On a Ray cluster of two nodes, of which a worker is killed twice, `--on ray` writes what one process
+    writes, line by line."""
+    from qa.bulk import ray_cluster as run
+
+    return run(job.count, job.seed, job.work)
+
+
 # Files of others
 
 

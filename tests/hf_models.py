@@ -210,6 +210,10 @@ def roberta(task: str, kind: str = "Roberta", **more: object) -> torch.nn.Module
     return encoder(kind, task, **{**BERT_SHAPE, "type_vocab_size": 1, "pad_token_id": 1, **more})
 
 
+def mpnet(task: str, **more: object) -> torch.nn.Module:
+    return encoder("MPNet", task, **{**BERT_SHAPE, "hidden_size": 20, "pad_token_id": 1, **more})
+
+
 def distilbert(task: str, **more: object) -> torch.nn.Module:
     shape = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 20}
     return encoder("DistilBert", task, **shape, **more)
@@ -332,6 +336,10 @@ MODELS = {
     "classify roberta": ("bert", lambda: roberta("SequenceClassification")),
     "tag roberta": ("bert", lambda: roberta("TokenClassification", "XLMRoberta", type_vocab_size=2)),
     "answer roberta": ("bert", lambda: roberta("QuestionAnswering")),
+    "fill mpnet": ("bert", lambda: mpnet("MaskedLM")),
+    "classify mpnet": ("bert", lambda: mpnet("SequenceClassification", hidden_act="relu")),
+    "tag mpnet": ("bert", lambda: mpnet("TokenClassification")),
+    "answer mpnet": ("bert", lambda: mpnet("QuestionAnswering")),
     "fill distilbert": ("bert", lambda: distilbert("MaskedLM", activation="relu")),
     "classify distilbert": ("bert", lambda: distilbert("SequenceClassification")),
     "tag distilbert": ("bert", lambda: distilbert("TokenClassification")),

@@ -39,7 +39,7 @@ LAYERS = {
             ["interpret"],
             ["training", "tasks"],
             ["evaluation"],
-            ["export", "server"],
+            ["export", "server", "ray"],
             ["cli"],
         ]
     )

@@ -648,6 +648,7 @@ REFUSED = {
     "qwen3": [{"attention_bias": True}],
     "gemma": [{"use_bidirectional_attention": True}],
     "fill roberta": [{"pad_token_id": -1}],
+    "fill mpnet": [{"relative_attention_num_buckets": 16}],
     "fill distilbert": [{"sinusoidal_pos_embds": True}],
     "t5": [{"feed_forward_proj": "gated-tanh"}],
     "marian": [{"normalize_before": True}, {"normalize_embedding": True}],

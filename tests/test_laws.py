@@ -17,6 +17,8 @@ MODELS = {
     "learned": small(3, positions="learned", heads=2, head_width=5, decoder_layers=1),
     "bart": small(10, positions="learned", first_position=2, embedding_norm=True),
     "m2m": small(11, positions="sinusoidal_tensor2tensor", first_position=2, norm="pre"),
+    "alibi": small(12, positions="alibi", width=18, heads=3, norm="pre"),
+    "window": small(13, window=3, positions="alibi"),
     "ssru": small(12, decoder_mixer="ssru", decoder_layers=2),
     "rnn": small(4, family="rnn", reverse_source=True),
     "rnn-gru": small(5, family="rnn", cell="gru", layers=1),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from qa.survive.parallel import free_port
-from regard.errors import RegardError, UsageError
+from regard.errors import PeerError, RegardError, UsageError
 from regard.training import peers as module
-from regard.training.peers import PeerError, Peers, refuse_differences
+from regard.training.peers import Peers, refuse_differences
 
 RANKS = 3
 FACTS: dict[str, Any] = {"config": {"train": {"lr": 0.1, "seed": 1}}, "versions": {"regard": "1"}}

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from regard.errors import CheckpointError, RegardError
 from regard.storage import checkpoint_folder, finish_sharded, load_checkpoint, load_latest, read_manifest
-from regard.storage.checkpoint import load_weights
+from regard.storage.checkpoint import KINDS, load_weights
 from regard.storage.files import new_folder
-from regard.storage.sharded import KINDS, ShardedTensors, TensorShard, shard_name, write_shard
+from regard.storage.sharded import ShardedTensors, TensorShard, shard_name, write_shard
 from regard.training.sharding import local_shards
 
 SHAPES = {"embedding": (11, 4), "bias": (3,), "matrix": (8, 5), "step": ()}

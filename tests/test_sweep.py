@@ -166,6 +166,7 @@ def test_a_sweep_is_interrupted_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_twelve_runs_are_killed_and_resumed(jobs: int, tmp_path: Path) -> None:
     """kill -9 twice, in the middle of runs. With one job the table is that of an uninterrupted sweep."""

@@ -18,6 +18,7 @@ SIGNS = [f"<extra_id_{number}>" for number in range(4)]
 KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "transformer": (Translator, "translate", {"family": "transformer", "norm": "pre"}, {}),
     "post-norm": (Translator, "translate", {"family": "transformer", "norm": "post"}, {}),
+    "ssru": (Translator, "translate", {"family": "transformer", "decoder_mixer": "ssru"}, {}),
     "bart": (
         Translator,
         "translate",
@@ -42,8 +43,20 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "bahdanau": (Translator, "translate", {"family": "bahdanau"}, {}),
     "bahdanau gru": (Translator, "translate", {"family": "bahdanau", "cell": "gru", "score": "dot"}, {}),
     "gpt": (Generator, "generate", {"family": "gpt"}, {"decode": {"beam": 2, "max_length": 5}}),
-    "gpt rotary": (Generator, "generate", {"family": "gpt", "positions": "rotary"}, {"decode": {"seed": 3}}),
+    "gpt rotary": (
+        Generator,
+        "generate",
+        {"family": "gpt", "positions": "rotary", "rotary_channels": 4, "parallel": True},
+        {"decode": {"seed": 3}},
+    ),
     "llama": (Generator, "generate", {"family": "llama", "kv_heads": 2}, {"decode": {"beam": 1}}),
+    "alibi": (Translator, "translate", {"family": "transformer", "positions": "alibi", "window": 4}, {}),
+    "fill mpnet": (
+        Filler,
+        "fill",
+        {"family": "bert", "relative_bias": True, "segments": 0},
+        {"text": "the <mask> sees a house"},
+    ),
     "fill": (Filler, "fill", {"family": "bert"}, {"text": "the <mask> sees a house"}),
     "classify": (Classifier, "classify", {"family": "bert", "head": "sentence"}, {}),
     "tag": (Tagger, "tag", {"family": "bert", "head": "tokens"}, {}),

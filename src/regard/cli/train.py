@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.terminal import messages, print_line, say
-from regard.errors import RegardError, UsageError
+from regard.errors import PeerError, RegardError, UsageError
 from regard.resources import texts_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
     from regard.cli.train_view import view
     from regard.training import train as train_model
     from regard.training.distributed import is_rank0
-    from regard.training.peers import PeerError
     from regard.training.report import score_line
 
     console = messages()

@@ -21,6 +21,8 @@ from regard.config.model_base import (
     Layers,
     Section,
     TokenConfig,
+    TwoWayWindow,
+    Window,
 )
 
 
@@ -30,11 +32,15 @@ class TransformerConfig(EncoderDecoderConfig):
     family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
     activation: Activation = Field("relu", description="inside the feed-forward")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned"] = Field(
-        "sinusoidal",
-        description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers has "
-        "Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian itself",
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned", "alibi"] = (
+        Field(
+            "sinusoidal",
+            description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers "
+            "has Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian "
+            "itself; alibi: attention scores less a multiple of the distance",
+        )
     )
+    window: TwoWayWindow = None
     first_position: int = Field(
         0, ge=0, le=1024, description="position of the first token; BART, mBART, M2M100: 2"
     )
@@ -51,7 +57,7 @@ class TransformerConfig(EncoderDecoderConfig):
 
     @model_validator(mode="after")
     def _check_width(self) -> TransformerConfig:
-        if self.positions != "learned" and self.width % 2:
+        if self.positions.startswith("sinusoidal") and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
             )
@@ -106,11 +112,9 @@ class DecoderConfig(AttentionConfig, TokenConfig):
 
     head: ClassVar[None] = None
     norm: ClassVar[Literal["pre"]] = "pre"
-    positions: Literal["learned", "rotary"]
+    positions: Literal["learned", "rotary", "alibi"]
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary angles")
-    window: int | None = Field(
-        None, ge=1, le=MOST, description="each token sees so many tokens, itself included; default: all"
-    )
+    window: Window = None
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -131,8 +135,9 @@ class GPTConfig(DecoderConfig):
 
     family: Literal["gpt"] = Field("gpt", description="GPT-2")
     activation: Activation = Field("gelu_tanh", description="inside the feed-forward")
-    positions: Literal["learned", "rotary"] = Field(
-        "learned", description="position embedding, or rotary keys"
+    positions: Literal["learned", "rotary", "alibi"] = Field(
+        "learned",
+        description="position embedding, rotary keys, or attention scores less a multiple of the distance",
     )
     rotary_channels: int | None = Field(
         None, ge=2, le=MOST, multiple_of=2, description="channels of a head that rotate; default: all"
@@ -188,8 +193,14 @@ class BertConfig(AttentionConfig, TokenConfig):
     head_activation: Literal["tanh", "relu"] = Field(
         "tanh", description='head = "sentence": between its two layers; relu as in DistilBERT'
     )
-    positions: Literal["learned"] = Field("learned", description="position embedding")
+    positions: Literal["learned", "alibi"] = Field(
+        "learned", description="position embedding, or attention scores less a multiple of the distance"
+    )
     first_position: int = Field(0, ge=0, le=1024, description="its row of the table; RoBERTa: 2")
+    relative_bias: bool = Field(
+        False, description="besides, a learned bias of the attention scores by distance, as in MPNet"
+    )
+    window: TwoWayWindow = None
     epsilon: Epsilon = Field(1e-12, description="of the layer norms")
     norm: ClassVar[Literal["post"]] = "post"
     gated: ClassVar[bool] = False
@@ -198,6 +209,12 @@ class BertConfig(AttentionConfig, TokenConfig):
     @property
     def depth(self) -> tuple[int, int]:
         return self.layers, 0
+
+    @model_validator(mode="after")
+    def _check_bias(self) -> BertConfig:
+        if self.relative_bias and self.positions == "alibi":
+            raise ValueError('model.relative_bias goes with positions = "learned" alone')
+        return self
 
 
 class FrameEncoderConfig(AttentionConfig):

@@ -23,6 +23,20 @@ class Section(BaseModel):
     )
 
 
+Window = Annotated[
+    int | None,
+    Field(ge=1, le=MOST, description="each token sees so many tokens, itself included; default: all"),
+]
+TwoWayWindow = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=MOST,
+        description="self-attention sees tokens at a smaller distance than this; default: all",
+    ),
+]
+
+
 class FamilyConfig(Section):
     """What all families have."""
 

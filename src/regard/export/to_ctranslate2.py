@@ -53,6 +53,7 @@ def write(folder: Folder, place: Path, precision: str) -> None:
 
 
 def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerConfig | T5Config) -> Spec:
+    refuse_parts(folder, "window", positions="alibi")
     encoder_layers, decoder_layers = config.depth
     shape = common_shape(config) | {
         "relative_attention_bias": config.positions == "relative",
@@ -80,11 +81,9 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
 
 
 def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | LlamaConfig) -> Spec:
-    for field in ("window", "rope_scaling", "qk_norm", "parallel", "rotary_channels"):
-        if getattr(config, field, None):
-            raise UsageError(
-                f"{folder.path}: model.{field} is not exported to CTranslate2", code="E_EXPORT_FAMILY"
-            )
+    refuse_parts(
+        folder, "window", "rope_scaling", "qk_norm", "parallel", "rotary_channels", positions="alibi"
+    )
     rotary = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rope_theta}
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.depth[1],
@@ -97,6 +96,16 @@ def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | Llam
     spec.register_vocabulary(token_names(folder.target))
     set_specials(spec.config, folder)
     return spec
+
+
+def refuse_parts(folder: Folder, *fields: str, positions: str) -> None:
+    """Parts that CTranslate2 does not have, or has in another way."""
+    wrong = [field for field in fields if getattr(folder.config, field, None)]
+    if folder.config.positions == positions:
+        wrong.append("positions")
+    if wrong:
+        message = f"{folder.path}: model.{wrong[0]} is not exported to CTranslate2"
+        raise UsageError(message, code="E_EXPORT_FAMILY")
 
 
 def common_shape(config: TransformerConfig | T5Config | GPTConfig | LlamaConfig) -> dict[str, Any]:

@@ -271,7 +271,8 @@ def pack_blocks(model: nn.Module, packing: Packing) -> bool:
             if isinstance(block.attention, SSRU):
                 block.attention = PackedSSRU(block.attention, packing)
             else:
-                is_half = name == "encoder" and stack.positions is None and packing.halves(block.attention)
+                is_plain = name == "encoder" and stack.positions is None and stack.window is None
+                is_half = is_plain and packing.halves(block.attention)
                 kind = HalfSelfAttention if is_half else PackedSelfAttention
                 block.attention = kind(block.attention, packing, inner=is_half)
             if block.cross is not None:

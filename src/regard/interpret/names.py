@@ -43,7 +43,8 @@ GATES: Mapping[str, str] = read_data("trace")["gates"]
 def _stack(side: str, size: str) -> Iterator[TensorName]:
     for name, (shape, meaning) in TENSORS["embedding"].items():
         yield TensorName(f"{side}.embedding.{name}", shape.replace("Q", size), meaning)
-    yield TensorName(f"{side}.positions.bias", f"H {size} {size}", "T5: added to the scores for a distance")
+    meaning = "T5, ALiBi: added to the scores for a distance"
+    yield TensorName(f"{side}.positions.bias", f"H {size} {size}", meaning)
     kinds = [("self", size, size)]
     if side == "encoder":
         yield TensorName("encoder.embedding.segments", "S D", "BERT: embedding of the first or second text")

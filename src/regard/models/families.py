@@ -36,7 +36,15 @@ from regard.models.layers import (
     RMSNorm,
     Scale,
 )
-from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal, TokenEmbedding
+from regard.models.positions import (
+    Alibi,
+    AttentionPositions,
+    Learned,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    TokenEmbedding,
+)
 from regard.models.ssru import SSRU
 from regard.models.ssru import WINDOW as SSRU_WINDOW
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
@@ -100,17 +108,20 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
         norm=partial(nn.LayerNorm, width, eps=config.epsilon),
         residual=RESIDUALS[config.norm],
         dropout=config.dropout,
+        positions=partial(Alibi, config.heads) if config.positions == "alibi" else None,
+        window=config.window,
     )
 
     def embed(words: nn.Embedding) -> TokenEmbedding:
         factor = width**0.5 if config.scale_embeddings else 1.0
-        positions = waves[config.positions](width, config.max_length, config.first_position)
+        make = waves.get(config.positions)  # ALiBi adds nothing here
+        positions = make(width, config.max_length, config.first_position) if make else None
         norm = parts.norm() if config.embedding_norm else None
         return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
     causal = parts
     if config.decoder_mixer == "ssru":
-        causal = replace(parts, mixer=partial(SSRU, width), window=SSRU_WINDOW)
+        causal = replace(parts, mixer=partial(SSRU, width), positions=None, window=SSRU_WINDOW)
     return encoder_decoder(config, source, target, parts, causal, embed, config.output_bias)
 
 
@@ -168,24 +179,27 @@ def encoder_decoder(
 
 
 def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
-    """GPT-2 (Radford et al. 2019): pre-norm, learned or rotary positions, tied embeddings.
+    """GPT-2 (Radford et al. 2019): pre-norm, learned or other positions, tied embeddings.
 
     With parallel layers, of whose heads a part rotates, it is GPT-NeoX (Pythia).
     """
-    width, rotary = config.width, config.positions == "rotary"
+    width = config.width
+    inside: dict[str, Callable[[], AttentionPositions]] = {
+        "rotary": partial(Rotary, config.channels, config.rope_theta, None, config.rotary_channels),
+        "alibi": partial(Alibi, config.heads),
+    }
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
         norm=partial(nn.LayerNorm, width, eps=config.epsilon),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels, config.rope_theta, None, config.rotary_channels)
-        if rotary
-        else None,
+        positions=inside.get(config.positions),
         window=config.window,
         parallel=config.parallel,
     )
-    return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
+    learned = None if config.positions in inside else Learned(width, config.max_length)
+    return language_model(config, vocabulary, parts, learned)
 
 
 def llama(config: LlamaConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
@@ -236,20 +250,24 @@ def language_model(
 
 
 def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
-    """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
+    """BERT (Devlin et al. 2019), or with a bias of the scores by distance MPNet; a head for the task."""
     from regard.models.encoder import HEAD_ACTIVATIONS, POOLS, EncoderOnly, SentenceHead, WordHead
 
     width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon)
     activation = ACTIVATIONS[config.activation]
+    alibi = partial(Alibi, config.heads) if config.positions == "alibi" else None
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, activation),
         norm=norm,
         residual=PostNorm,
         dropout=config.dropout,
+        positions=partial(RelativeBias, config.heads, True) if config.relative_bias else alibi,
+        window=config.window,
     )
     words = nn.Embedding(vocabulary, width)
-    positions = Learned(width, config.max_length, config.first_position)
+    is_learned = config.positions == "learned"
+    positions = Learned(width, config.max_length, config.first_position) if is_learned else None
     segments = nn.Embedding(config.segments, width) if config.segments else None
     source = TokenEmbedding(words, positions, config.dropout, segments=segments, norm=norm())
     between = HEAD_ACTIVATIONS[config.head_activation]
@@ -278,7 +296,7 @@ class Parts:
     norm: Callable[[], nn.Module]
     residual: type[PostNorm]
     dropout: float
-    positions: Callable[[], Rotary | RelativeBias] | None = None
+    positions: Callable[[], AttentionPositions] | None = None
     window: int | None = None
     parallel: bool = False
     mixer: Callable[[], SSRU] | None = None  # instead of self-attention

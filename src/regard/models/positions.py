@@ -1,7 +1,7 @@
 """Embeddings and positions. Without positions attention and feed-forward layers ignore the order of tokens.
 
 Added to the embeddings (`Sinusoidal`, `Learned`), or applied inside every attention: a rotation of queries
-and keys (`Rotary`) or a bias on the scores (`RelativeBias`).
+and keys (`Rotary`) or a bias on the scores (`RelativeBias`, `Alibi`).
 """
 
 from __future__ import annotations
@@ -255,16 +255,18 @@ class Rotary(nn.Module):
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
-        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=place.device)  # 2i
-        frequency = self.theta ** (-pair / self.rotated)
-        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])  # [C/2]
-        if self.scaling is not None:
-            frequency = scale_frequencies(frequency, self.scaling)
-        angle = place[:, None, :, None] * frequency  # [B,1,T,C/2]
+        angle = place[:, None, :, None] * self.frequencies(place.device)  # [B,1,T,C/2]
         cosine, sine = angle.cos(), angle.sin()
         if place.device != query_pos.device:
             cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
         return PositionTerms(rotation=(cosine, sine))
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """Angle of each pair at position 1: [C/2]; 0 for those that do not rotate."""
+        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=device)  # 2i
+        frequency = self.theta ** (-pair / self.rotated)
+        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])
+        return frequency if self.scaling is None else scale_frequencies(frequency, self.scaling)
 
 
 def scale_frequencies(frequency: Tensor, scaling: RopeScaling) -> Tensor:
@@ -314,3 +316,33 @@ class RelativeBias(nn.Module):
         ratio = distance.clamp(min=1).float() / exact
         far = exact + (ratio.log() / math.log(self.farthest / exact) * (buckets - exact)).long()
         return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+class Alibi(nn.Module):
+    """ALiBi (Press et al. 2022): -m |i - j| is added to the scores, with a slope m for each head.
+
+    Nothing is learned, and texts may be longer than those of the training.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes: Tensor
+        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float32, device="cpu")
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
+        """[B,T], [B,S] -> [B,H,T,S]."""
+        distance = (key_pos[:, None, None, :] - query_pos[:, None, :, None]).abs()
+        return PositionTerms(bias=-self.slopes[:, None, None] * distance)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """2^(-8/H), 2^(-16/H) ... 2^-8; where H is no power of two, those of the power below, then every second
+    one of the power above."""
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = (2.0 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2))
+    return [*slopes, *between][:heads]
+
+
+AttentionPositions = Rotary | RelativeBias | Alibi  # what a stack passes to all its attentions

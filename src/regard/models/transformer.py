@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,10 @@ from regard.models.attention import (
 )
 from regard.models.cache import Cache, KeysValues, LayerCache, SourceCache, contiguous, with_columns
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
-from regard.models.positions import NO_TERMS, Embedding, PositionTerms, RelativeBias, Rotary, TokenEmbedding
-from regard.models.ssru import SSRU
+from regard.models.positions import NO_TERMS, AttentionPositions, Embedding, PositionTerms, TokenEmbedding
+
+if TYPE_CHECKING:
+    from regard.models.ssru import SSRU
 
 
 class Block(nn.Module):
@@ -90,7 +92,7 @@ class Stack(nn.Module):
         self,
         blocks: Sequence[Block],
         final_norm: nn.Module,
-        positions: Rotary | RelativeBias | None = None,
+        positions: AttentionPositions | None = None,
         window: int | None = None,
     ) -> None:
         super().__init__()
@@ -146,7 +148,7 @@ def encode(embedding: Embedding, stack: Stack, source: Tokens | Frames, tap: Tap
         source = source.in_blocks(BLOCK)  # a front end changes the number of columns
     positions = source.positions
     dense = needs_dense_mask(positions.device, tap, stack.positions)
-    mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
+    mask = self_mask(source, causal=False, dense=dense, window=stack.window)  # [B,1,S,S]
     order = stack.position_terms(positions, positions, scope)
     layout, content, segments = None, source.content, source.segments
     if can_unpad(source, tap):

@@ -33,12 +33,12 @@ from regard.storage.files import (
     to_json,
     write_new,
 )
-from regard.storage.sharded import KINDS, ShardedTensors, shard_names
 from regard.storage.weights import read_safetensors
 
 Tensors = Mapping[str, Tensor]
 STEP = re.compile(r"step-(\d+)")
 MANIFEST = "manifest.json"
+KINDS = ("model", "optimizer")
 STATE = "state.json"
 CONTENT = (WEIGHTS, "optimizer.safetensors", STATE)  # of one process
 
@@ -133,9 +133,17 @@ def read_manifest(folder: Path) -> Json:
     files = manifest.get("files")
     if not is_as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
         raise CheckpointError(f"{path}: damaged, or of another checkpoint")
-    if set(files) not in (set(CONTENT), {*(shard_names([*files]) or ()), STATE}):
+    if set(files) != set(CONTENT) and not is_sharded(files):
         raise CheckpointError(f"{path}: not a manifest of a checkpoint")
     return files
+
+
+def is_sharded(names: Iterable[str]) -> bool:
+    """Whether these are all files of a checkpoint that several ranks wrote."""
+    from regard.storage.sharded import shard_names
+
+    parts = shard_names([*names])
+    return parts is not None and {*names} == {*parts, STATE}
 
 
 def damage(folder: Path, name: str, entry: Json) -> str:
@@ -176,6 +184,8 @@ def read_kind(folder: Path, names: Sequence[str], kind: str) -> Tensors:
     whole = f"{kind}.safetensors"
     if whole in names:
         return current_weight_names(read_safetensors(folder / whole))
+    from regard.storage.sharded import ShardedTensors
+
     return ShardedTensors([folder / name for name in names if name.startswith(kind)])
 
 

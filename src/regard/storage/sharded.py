@@ -21,10 +21,10 @@ from torch import Tensor
 
 from regard.checksums import sha256_of
 from regard.errors import CheckpointError
+from regard.storage.checkpoint import KINDS
 from regard.storage.files import Json, write_new
 from regard.storage.weights import open_safetensors, read_safetensors
 
-KINDS = ("model", "optimizer")
 OFFSETS_KEY = "DCP_SHARDING_INFO"
 NAME = re.compile(r"(model|optimizer)-(\d{5})-of-(\d{5})\.safetensors")
 Shape = Sequence[int]

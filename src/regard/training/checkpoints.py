@@ -1,4 +1,4 @@
-"""Checkpoints of a run, saved and loaded by all of its ranks together."""
+"""Checkpoints of a run, saved by several ranks and loaded by any number of them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from regard import storage
-from regard.config import Config
-from regard.errors import CheckpointError, RegardError, UsageError
+from regard.errors import CheckpointError, RegardError
+from regard.storage.checkpoint import KINDS
 from regard.storage.files import friendly_os_errors, new_folder
-from regard.storage.sharded import KINDS, TensorShard, shard_name, write_shard
+from regard.storage.sharded import TensorShard, shard_name, write_shard
 from regard.training.distributed import SingleProcess
 from regard.training.sharding import local_shards
+from regard.training.trainer import refuse_non_finite
 
 
-def save_checkpoint(dist: SingleProcess, run: Path, step: int, checkpoint: storage.Checkpoint) -> None:
+def save_together(dist: SingleProcess, run: Path, step: int, checkpoint: storage.Checkpoint) -> None:
     """All ranks write at the same time, each its part; rank 0 writes the manifest when all parts are durable.
 
     A rank that cannot write ends the save on all ranks, and leaves the older checkpoints as they are.
     """
-    if dist.world_size == 1:
-        refuse_non_finite(checkpoint.model, step)
-        refuse_non_finite(checkpoint.optimizer, step)
-        storage.save_checkpoint(run, step, checkpoint)
-        return
     final, files = storage.checkpoint_folder(run, step), dict[str, Any]()
     if dist.on_rank0(lambda: storage.is_saved(final)):
         return
@@ -90,34 +83,3 @@ def load_checkpoint(dist: SingleProcess, folder: Path) -> storage.Checkpoint:
     checkpoints: list[storage.Checkpoint] = []
     dist.gather(lambda: checkpoints.append(storage.read_checkpoint(folder, list(files))))
     return checkpoints[0]
-
-
-def refuse_non_finite(tensors: Mapping[str, Tensor], step: int) -> None:
-    """A learning rate that is far too high can overflow weights although every gradient was finite."""
-    for name, tensor in tensors.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise RegardError(
-                f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
-                "train.clip, in a new run: the last checkpoint of this one is intact",
-                code="E_RUN_DIVERGED",
-            )
-
-
-def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
-    """Refuse to write over another run or into a folder of something else."""
-    if (folder / "run.toml").is_file():
-        if not resume:
-            raise UsageError(
-                f"{folder} already holds a run; resume it, or choose another folder", code="E_RUN_EXISTS"
-            )
-        return
-    if config is None:
-        raise UsageError(
-            f"{folder} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
-        )
-    if folder.is_file() or (
-        folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
-    ):
-        raise UsageError(
-            f"{folder} is not empty and holds no run; choose another folder", code="E_RUN_FOLDER"
-        )

@@ -15,28 +15,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 
+from regard.batch import Batch
 from regard.device import available_cores
-from regard.errors import RegardError
+from regard.errors import CollectiveError, PeerError, RegardError
 from regard.storage.weights import assign_parameters
-from regard.training.peers import PeerError, Peers, refuse_differences
-from regard.training.sharding import Gradients, LossFunction, LossModule, full_tensor, shard
+
+if TYPE_CHECKING:
+    from regard.training.peers import Peers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Module = TypeVar("Module", bound=nn.Module)
 Parallel = Literal["auto", "ddp", "fsdp"]
+Gradients = Literal["auto", "bfloat16"]  # how ranks exchange them
+LossFunction = Callable[[Batch], Tensor]
 _connections = itertools.count()  # of this process, one after the other
-
-
-class CollectiveError(RegardError):
-    """An error that every rank raises at the same step, so that they can still save together."""
 
 
 class SingleProcess:
@@ -137,6 +137,8 @@ class Distributed(SingleProcess):
         device: torch.device,
         gradients: Gradients = "auto",
     ) -> LossFunction:
+        from regard.training.sharding import LossModule, shard
+
         if self.shards(parallel):
             self.skeleton = deepcopy(model)  # on the meta device: its parameters take no memory
             self.module = shard(LossModule(model, loss), device, gradients)
@@ -150,7 +152,8 @@ class Distributed(SingleProcess):
             if gradients == "bfloat16":
                 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
-                self.module.register_comm_hook(None, bf16_compress_hook)
+                # torch refuses the function itself where there is no NCCL, by its name
+                self.module.register_comm_hook(None, lambda state, bucket: bf16_compress_hook(state, bucket))
         wrapped: LossFunction = self.module
         return wrapped
 
@@ -245,6 +248,8 @@ class Distributed(SingleProcess):
         return [part[0] for part, _, _ in received]
 
     def agree(self, facts: dict[str, Any]) -> None:
+        from regard.training.peers import refuse_differences
+
         named = zip(self.peers.hosts, self.all_gather_object(facts))
         refuse_differences([{"host": host, **values} for host, values in named])
 
@@ -264,6 +269,35 @@ class Distributed(SingleProcess):
         return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(buffers, lengths)]
 
 
+# --- tensors
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The full value of a sharded tensor; all ranks must call it."""
+    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
+
+
+def shard_of(tensors: Mapping[str, Tensor], name: str, parameter: Any) -> Tensor:
+    """Of some full tensors the one with this name, or this rank's part of it if the parameter is sharded."""
+    if not hasattr(parameter, "device_mesh"):
+        return tensors[name]
+    from torch.distributed.tensor import DTensor
+
+    from regard.storage.sharded import ShardedTensors, region
+
+    shape = tensors.shapes[name] if isinstance(tensors, ShardedTensors) else tensors[name].shape
+    if parameter.shape != shape:  # of the optimizer's state the number of steps
+        return tensors[name]
+
+    chunk = parameter.__create_chunk_list__()[0]
+    local = region(tensors, name, chunk.offsets, chunk.sizes).to(parameter.device, parameter.dtype)
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return DTensor.from_local(
+        local, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
+    )
+
+
 # --- processes
 
 
@@ -276,6 +310,8 @@ def connect(device: torch.device, facts: dict[str, Any], timeout: float) -> Iter
     if world_size() == 1:
         yield SingleProcess()
         return
+    from regard.training.peers import Peers, refuse_differences
+
     prefix = f"attempt-{restarts()}-{next(_connections)}"
     peers = Peers(int(os.environ["RANK"]), world_size(), timeout, prefix)
     try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.config import Init, Train, usual_warmup
 from regard.errors import UsageError
-from regard.training.sharding import full_tensor, shard_of
+from regard.training.distributed import full_tensor, shard_of
 
 DEFAULT_PEAK = 1e-3
 HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")

@@ -21,18 +21,12 @@ import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import PrefixStore
 
-from regard.errors import RegardError, UsageError
+from regard.errors import PeerError, UsageError
 
 ADVICE = "continue from the last checkpoint with --resume, or let torchrun do that with --max-restarts"
 LOOK = 2.0  # seconds between two looks at the others while this rank waits
 JOIN = 5.0  # seconds until the thread that counts has ended
 PATIENCE = 20.0  # seconds that finding out who is gone may take
-
-
-class PeerError(RegardError):
-    """Another process of the run failed; the message names it."""
-
-    reports = False  # rank 0 cannot report it: this rank does
 
 
 class Peers:
@@ -81,10 +75,15 @@ class Peers:
                 "as many processes as --nnodes and --nproc-per-node announce, with the same address",
                 code="E_RUN_PEER",
             ) from error
-        found = [json.loads(text) for text in self.store.multi_get(keys)]
-        self.hosts = [each["host"] for each in found]
+        every = [json.loads(text) for text in self.store.multi_get(keys)]
+        self.hosts = [each["host"] for each in every]
         self.thread.start()
-        return found
+        readers = self.store.add("readers", int(self.rank > 0))
+        deadline = time.monotonic() + PATIENCE
+        while self.rank == 0 and readers < self.world_size - 1 and time.monotonic() < deadline:
+            time.sleep(0.01)  # the store may end with rank 0: first all others must have read
+            readers = self.store.add("readers", 0)
+        return every
 
     def beat(self) -> None:
         """Count, by a connection of its own: the other one may be waiting."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -18,10 +16,9 @@ from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import InputKind, Recipe, TaskName
 from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
-from regard.errors import RegardError
+from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
 from regard.storage.inputs import input_size, output_size
-from regard.training.checkpoints import check_folder, latest_checkpoint
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -36,7 +33,7 @@ from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, code_version, prepare_data
 from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window
+from regard.training.trainer import Trainer, Window, stop_on_signal
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,12 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners,
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, pretrained))
     dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
     trainer = make_trainer(config, folder, data, machine, dist, pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
-        trainer.restore(checkpoint)
-        log(f"resuming after step {trainer.progress.step}")
+    if resume:
+        from regard.training.checkpoints import latest_checkpoint
+
+        if (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
+            trainer.restore(checkpoint)
+            log(f"resuming after step {trainer.progress.step}")
     dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))
@@ -153,6 +153,26 @@ def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
         for place in (folder, folder / "checkpoints"):
             storage.remove_partials(place)
         yield
+
+
+def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
+    """Refuse to write over another run or into a folder of something else."""
+    if (folder / "run.toml").is_file():
+        if not resume:
+            raise UsageError(
+                f"{folder} already holds a run; resume it, or choose another folder", code="E_RUN_EXISTS"
+            )
+        return
+    if config is None:
+        raise UsageError(
+            f"{folder} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
+        )
+    if folder.is_file() or (
+        folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+    ):
+        raise UsageError(
+            f"{folder} is not empty and holds no run; choose another folder", code="E_RUN_FOLDER"
+        )
 
 
 def check_needs(config: Config) -> None:
@@ -309,26 +329,6 @@ def run_info(trainer: Trainer, metrics: Metrics) -> RunInfo:
 
 
 # --- the loop
-
-
-@contextmanager
-def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
-
-    def request_stop(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = True
-
-    try:
-        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
-    except ValueError:  # not in the main thread: the caller handles signals
-        before = []
-    try:
-        yield
-    finally:
-        for each, handler in before:
-            signal.signal(each, handler)
 
 
 def run_updates(trainer: Trainer, metrics: Metrics) -> bool:

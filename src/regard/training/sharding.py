@@ -1,10 +1,10 @@
-"""Modules and tensors that are divided among ranks."""
+"""Modules and tensors that are divided among ranks; only several processes import this file."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed
@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from regard.batch import Batch
 from regard.models.transformer import Block
-from regard.storage.sharded import ShardedTensors, TensorShard, region
-
-LossFunction = Callable[[Batch], Tensor]
-Gradients = Literal["auto", "bfloat16"]  # how ranks exchange them
+from regard.storage.sharded import TensorShard
+from regard.training.distributed import Gradients, LossFunction
 
 
 class LossModule(nn.Module):
@@ -48,28 +46,6 @@ def shard(module: LossModule, device: torch.device, gradients: Gradients = "auto
             fully_shard(part if part.cross is None else part.feed_forward, mesh=mesh, mp_policy=policy)
     fully_shard(module, mesh=mesh, mp_policy=policy)
     return module
-
-
-def full_tensor(tensor: Tensor) -> Tensor:
-    """The full value of a sharded tensor; all ranks must call it."""
-    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
-    return tensor if gather is None else gather()
-
-
-def shard_of(tensors: Mapping[str, Tensor], name: str, parameter: Any) -> Tensor:
-    """Of some full tensors the one with this name, or this rank's part of it if the parameter is sharded."""
-    is_sharded = hasattr(parameter, "device_mesh")
-    shape = tensors.shapes[name] if isinstance(tensors, ShardedTensors) else tensors[name].shape
-    if not is_sharded or parameter.shape != shape:
-        return tensors[name]
-    from torch.distributed.tensor import DTensor
-
-    chunk = parameter.__create_chunk_list__()[0]
-    local = region(tensors, name, chunk.offsets, chunk.sizes).to(parameter.device, parameter.dtype)
-    mesh, placements = parameter.device_mesh, parameter.placements
-    return DTensor.from_local(
-        local, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
-    )
 
 
 def local_shards(tensors: Mapping[str, Tensor], rank: int, world_size: int) -> dict[str, TensorShard]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -19,8 +21,7 @@ from regard.config.schema import LABELLING, LOWER_IS_BETTER
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
-from regard.training.checkpoints import save_checkpoint
-from regard.training.distributed import SingleProcess
+from regard.training.distributed import SingleProcess, shard_of
 from regard.training.flops import training_flops
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
@@ -34,7 +35,6 @@ from regard.training.optimizer import (
 )
 from regard.training.prepare import TrainingData
 from regard.training.progress import Progress, Record, Step, non_finite_reason, progress_from_state
-from regard.training.sharding import shard_of
 from regard.training.stream import Position, Stream
 
 TRIM_MEMORY_EVERY = 10  # updates; costs less than a hundredth of their time
@@ -95,6 +95,9 @@ class Trainer:
     def __iter__(self) -> Iterator[Step]:
         """Updates until a limit is reached or a stop is requested."""
         self.started = time.perf_counter() - self.progress.seconds
+        if self.dist.any(self.stop_requested) and not self.limit_reached():
+            self.stopped = True
+            return
         while not self.limit_reached():
             yield self.update()
             if self.progress.step % TRIM_MEMORY_EVERY == 0:
@@ -258,7 +261,13 @@ class Trainer:
         state = {**progress.to_state(), "data": self.data.fingerprint}
         weights, optimizer = storage.unique_weights(self.model), optimizer_tensors(self.model, self.optimizer)
         checkpoint = storage.Checkpoint(weights, optimizer, state)
-        save_checkpoint(self.dist, self.folder, progress.step, checkpoint)
+        if self.dist.world_size == 1:
+            refuse_non_finite({**weights, **optimizer}, progress.step)
+            storage.save_checkpoint(self.folder, progress.step, checkpoint)
+        else:
+            from regard.training.checkpoints import save_together
+
+            save_together(self.dist, self.folder, progress.step, checkpoint)
         kept = {progress.step, *self.scheduled_steps()[-max(train.keep, train.average) :]}
         kept |= set() if progress.best_step is None else {progress.best_step}
         self.dist.on_rank0(lambda: storage.prune(self.folder, kept))
@@ -291,6 +300,17 @@ class Trainer:
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
 
 
+def refuse_non_finite(tensors: Mapping[str, Tensor], step: int) -> None:
+    """A learning rate that is far too high can overflow weights although every gradient was finite."""
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise RegardError(
+                f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
+                "train.clip, in a new run: the last checkpoint of this one is intact",
+                code="E_RUN_DIVERGED",
+            )
+
+
 def dropout_seed(seed: int, step: int, batch: int, rank: int = 0, version: int = 1) -> int:
     """One 63-bit seed from four numbers; near ones give distant ones (splitmix64).
 
@@ -311,3 +331,23 @@ def splitmix64(value: int) -> int:
         value = (value + 0x9E3779B97F4A7C15) & mask
         value = ((value ^ (value >> 30)) * factor) & mask
     return value ^ (value >> 31)
+
+
+@contextmanager
+def stop_on_signal(trainer: Trainer) -> Iterator[None]:
+    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
+
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = True
+
+    try:
+        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
+    except ValueError:  # not in the main thread: the caller handles signals
+        before = []
+    try:
+        yield
+    finally:
+        for each, handler in before:
+            signal.signal(each, handler)

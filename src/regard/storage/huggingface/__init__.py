@@ -33,7 +33,7 @@ from regard.storage.huggingface.architecture import (
 )
 from regard.storage.huggingface.decoders import GEMMA, GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.storage.huggingface.encoder_decoders import BART, M2M_100, MARIAN, MBART, T5
-from regard.storage.huggingface.encoders import BERT, DISTILBERT, ROBERTA, XLM_ROBERTA
+from regard.storage.huggingface.encoders import BERT, DISTILBERT, MPNET, ROBERTA, XLM_ROBERTA
 from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ ARCHITECTURES = {
     each.name: each
     for each in (
         *(MARIAN, T5, BART, MBART, M2M_100),
-        *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT),
+        *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET),
         *(GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA),
         *(VIT, AST, WHISPER, VIT_GPT),
     )

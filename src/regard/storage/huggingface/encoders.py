@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-R and DistilBERT, without a head or with one of four."""
+"""Encoders: BERT, RoBERTa, XLM-R, DistilBERT and MPNet, without a head or with one of four."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ from regard.storage.huggingface.architecture import (
 BERT_BLOCK = {
     **attention("attention", "attention", "self.query", "self.key", "self.value", "output.dense"),
     "attention_residual.norm": "attention.output.LayerNorm",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_residual.norm": "output.LayerNorm",
+}
+MPNET_BLOCK = {
+    **attention("attention", "attention.attn", "q", "k", "v", "o"),
+    "attention_residual.norm": "attention.LayerNorm",
     "feed_forward.up": "intermediate.dense",
     "feed_forward.down": "output.dense",
     "feed_forward_residual.norm": "output.LayerNorm",
@@ -93,6 +100,7 @@ def encoder(
         "source.positions.table": f"{embeddings}.position_embeddings.weight",
         "source.segments": f"{embeddings}.token_type_embeddings",
         "source.norm": f"{embeddings}.LayerNorm",
+        "encoder.positions.table": f"{body}.encoder.relative_attention_bias",
         **modules("encoder.blocks.*", blocks, block),
     }
     output = heads["words"]["output"]
@@ -172,6 +180,27 @@ def like_roberta(name: str, kind: str) -> Architecture:
 
 ROBERTA = like_roberta("roberta", "Roberta")
 XLM_ROBERTA = like_roberta("xlm-roberta", "XLMRoberta")
+MPNET = encoder(
+    "mpnet",
+    "MPNet",
+    "mpnet",
+    "mpnet.encoder.layer.*",
+    MPNET_BLOCK,
+    ROBERTA_HEADS,
+    {theirs: ours for theirs, ours in BERT_FIELDS.items() if ours != "max_length"},
+    constants={"attention_probs_dropout_prob": 0.0},
+    fixed={"relative_attention_num_buckets": 32},  # its buckets are counted for 32, whatever the field is
+    write_more=lambda model: {
+        **write_first_position(model),
+        "max_position_embeddings": model.first_position + model.max_length,
+    },
+    read_more=lambda config: {
+        "first_position": 2,
+        "max_length": config["max_position_embeddings"] - 2,
+        "relative_bias": True,
+        "segments": 0,
+    },
+)
 DISTILBERT = encoder(
     "distilbert",
     "DistilBert",

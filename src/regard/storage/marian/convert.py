@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,22 +27,12 @@ SUPPORTED: Mapping[str, tuple[str, ...]] = {
     "transformer-decoder-autoreg": ("self-attention", "rnn"),
     "transformer-ffn-activation": ("relu", "swish"),
     "transformer-postprocess-emb": ("d", ""),
-    "transformer-dim-aan": (),
+    "transformer-tied-layers": ("[]", ""),
     "lemma-dim-emb": ("0",),
 }
-OFF = (
-    *("transformer-train-position-embeddings", "transformer-no-projection", "transformer-rnn-projection"),
-    *(
-        "transformer-pool",
-        "transformer-no-affine",
-        "transformer-no-bias",
-        "right-left",
-        "ulr",
-        "output-omit-bias",
-    ),
-    *("transformer-flat", "transformer-depth-scaling", "transformer-rnn-skip"),
-)
-FREE = ("transformer-dim-aan", "transformer-depth-scaling")  # of other models, or of their first weights
+OFF = ("train-position-embeddings", "no-projection", "rnn-projection", "pool", "no-affine", "no-bias")
+ALSO_OFF = (*(f"transformer-{name}" for name in OFF), "right-left", "ulr", "output-omit-bias")
+SCALES = re.compile(r"(.*_)?QuantMultA")  # ranges of activations, for products in bytes
 ORDERS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}  # preprocess, postprocess, postprocess-top
 
 
@@ -70,10 +61,10 @@ def convert_marian(path: Path, out: Path) -> None:
 def config_of(file: MarianFile) -> TransformerConfig:
     options = file.options
     for name, values in SUPPORTED.items():
-        if name not in FREE and options.get(name, values[0]) not in values:
+        if options.get(name, values[0]) not in values:
             raise file.refused(f"{name} = {shown(options[name])} is not supported")
-    for name in OFF:
-        if name not in FREE and options.get(name, "false") not in ("false", "", "0", "[]"):
+    for name in ALSO_OFF:
+        if options.get(name, "false") != "false":
             raise file.refused(f"{name} = {shown(options[name])} is not supported")
     mixer = "ssru" if options.get("transformer-decoder-autoreg") == "rnn" else "attention"
     if mixer == "ssru" and options.get("dec-cell") != "ssru":
@@ -151,9 +142,12 @@ def names(config: TransformerConfig) -> Iterator[tuple[str, str]]:
 def our_weights(file: MarianFile, config: TransformerConfig) -> Iterator[tuple[str, Tensor]]:
     """Matrices are transposed there: y = x W + b."""
 
+    rest = {name: each for name, each in file.tensors.items() if not SCALES.fullmatch(name)}
+
     def tensor(name: str) -> Tensor:
         if name not in file.tensors:
             raise file.refused(f"the tensor {shown(name)} is missing")
+        rest.pop(name, None)
         return file.tensors[name]
 
     def vector(name: str) -> Tensor:
@@ -179,6 +173,8 @@ def our_weights(file: MarianFile, config: TransformerConfig) -> Iterator[tuple[s
     if not config.tie_embeddings:
         yield "output.weight", matrix("decoder_ff_logit_out_W").mT
     yield "output.bias", vector("decoder_ff_logit_out_b")
+    if rest:
+        raise file.refused(f"the tensor {shown(min(rest))} is not supported")
 
 
 def with_start(
