@@ -39,6 +39,7 @@ from regard.models.lora import LoRALinear
 from regard.sample import Sample
 from regard.storage import checkpoint_folder, open_folder
 from regard.storage.adapters import ADAPTER_WEIGHTS, CONFIG
+from regard.storage.described import describe_path
 from regard.storage.folder import open_encoder
 from regard.tasks import load
 from regard.training.run import train
@@ -423,3 +424,14 @@ def test_a_request_chooses_an_adapter(pipelines: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         open_models([base, folder], "cpu", 1, "float32", adapters={"pirate": folder})
     assert caught.value.code == "E_ADAPTER"
+
+
+def test_adapters_are_described(pipelines: Any, tmp_path: Path) -> None:
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    saved(base, "llama", pipelines)
+    adapted(folder, "llama", base)
+    rows = describe_path(str(folder))
+    assert rows is not None and (rows["rank"], rows["base"]) == ("3", str(base))
+    count = sum(each.numel() for each in load_file(folder / ADAPTER_WEIGHTS).values())
+    assert rows["parameters"] == f"{count:,}"
+    assert describe_path(str(base)) is None and describe_path("no/such") is None

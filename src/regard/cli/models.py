@@ -127,18 +127,25 @@ def list_models(as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A pulled model, a built-in model, or a folder.")],
+    name: Annotated[str, typer.Argument(help="A pulled model, a built-in model, a folder, or a GGUF file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show the task, size, languages, licence, revision and files of a model.
+    """Show task, size, context, memory, licence and files of a model, a GGUF file or an adapter.
 
     [bold]Examples[/]
 
       regard models show Helsinki-NLP/opus-mt-en-de
       regard models show runs/demo --json
     """
+    from regard.storage.described import describe_path
     from regard.storage.models import describe_model, model_info
 
+    if (facts := describe_path(name)) is not None:
+        if as_json:
+            print_line(json_line(facts))
+        else:
+            print_table(facts.items())
+        return
     model = model_info(name)
     rows = describe_model(model)
     if as_json:

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 import typer
@@ -245,6 +246,8 @@ def option_type(option: Option) -> tuple[Any, Any]:
         name, kind = "--set", list[str] | None
         settings = typer.Option(name, help="Any field of the section decode: --set length_penalty=0.6.")
         return Annotated[kind, settings], None
+    if option.name == "json_schema":
+        return Annotated[Path | None, typer.Option(name, metavar="FILE", help=option.description)], None
     if isinstance(default, tuple):
         kind, default = list[str] | None, None
         option_help = f"{option.description.rstrip('.')}; repeatable."
@@ -259,6 +262,10 @@ def option_type(option: Option) -> tuple[Any, Any]:
 def option_value(option: Option, value: Any) -> Any:
     if option.name == "decode":
         return parse_options(value) or None
+    if option.name == "json_schema":
+        from regard.storage import read_json
+
+        return None if value is None else read_json(value)
     return tuple(value or ()) if isinstance(option.default, tuple) else value
 
 

@@ -35,6 +35,12 @@ class Init(Section):
         1.0, gt=0, le=1, description="learning rate of a layer relative to the layer above"
     )
 
+    new_tokens: list[str] = Field(
+        [],
+        max_length=100_000,
+        description="words to add to its vocabulary, at first the means of their tokens",
+    )
+    trim: bool = Field(False, description="leave out tokens of its vocabulary that do not occur in the data")
     lora: LoRA | None = Field(
         None,
         description="train low-rank adapters, and a classifier's, tagger's or answerer's head: "
@@ -54,6 +60,8 @@ class Init(Section):
         """Why a run cannot train adapters, "" if it can."""
         if self.model is None:
             return "init.lora adapts a pretrained model: name it in init.from"
+        if self.new_tokens or self.trim:
+            return "init.lora trains no embeddings: leave init.new_tokens and init.trim out"
         if self.freeze != 0:
             return "init.lora freezes everything else: leave init.freeze out"
         return "init.lora with train.average: averages of A and of B are no average" if average > 1 else ""

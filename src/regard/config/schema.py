@@ -32,10 +32,20 @@ class Weighted(Section):
         1.0, gt=0, le=1000, description="copies of each pair in an epoch; below 1: a random part"
     )
     prefix: str = Field("", description="text before every source")
+    target: str = Field(
+        "",
+        pattern=r"^[\w-]{0,30}$",
+        description="target language of a corpus: >>fr<< before every source",
+    )
     say: dict[str, str] = Field(default_factory=dict, description="target -> the words to learn instead")
     format: Format | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
     columns: Columns = Field(default_factory=dict, description="columns of a table, see data.columns")
     files: str | None = Field(None, description="where the files of a table are, see data.files")
+
+    @property
+    def front(self) -> str:
+        """What is before every source."""
+        return (f">>{self.target}<< " if self.target else "") + self.prefix
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a field takes one or a list of them.
@@ -95,6 +105,9 @@ class Data(Section):
         description="generate: the corpora are pictures with labels, and a text is a label, a newline and a "
         "character for each pixel: {height = 8, width = 8, levels = 16}",
     )
+    temperature: float = Field(
+        1.0, ge=1, le=100, description="T: corpora in proportion to (weight * pairs)^(1/T); 1 = as they are"
+    )
     modifiers: list[Modifier] = Field(
         default_factory=list, description="random changes of training samples (augmentation)"
     )
@@ -103,7 +116,7 @@ class Data(Section):
     def is_mix(self) -> bool:
         """Whether a training corpus is one of several tasks that a text-to-text model learns."""
         listed = [] if isinstance(self.train, str) else self.train
-        return any(isinstance(part, Weighted) and bool(part.prefix or part.say) for part in listed)
+        return any(isinstance(part, Weighted) and bool(part.front or part.say) for part in listed)
 
     @field_validator("train", "valid", "test")
     @classmethod
@@ -165,6 +178,10 @@ class Train(Section):
         4096, ge=16, le=MOST, description="padded source or target tokens, the larger side"
     )
     accumulate: Count = Field(1, description="batches of one update (gradient accumulation)")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only the inputs of blocks: less memory, a third more time, the same gradients",
+    )
     optimizer: Literal["adam", "adamw"] = Field(
         "adam", description="the paper's, or with decoupled weight decay"
     )

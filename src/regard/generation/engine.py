@@ -146,13 +146,20 @@ class Engine:
         return bool(getattr(self.model, "reads_prompts", False))
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> Cache:
-        return self.model.start(batch, beams, dtype=cache_dtype(self.precision, self.width, beams))
+    def start(self, batch: Batch, beams: int = 1, past: Cache | None = None) -> Cache:
+        """As the model's; `past` has the beginnings of a language model's prompts."""
+        if isinstance(self.model, LanguageModel):
+            rows = 0 if batch.source is None else len(batch.source.positions)
+            cache = self.model.empty_cache(rows, self.dtype(beams)) if past is None else past
+            return self.model.start(batch, beams, cache=cache)
+        return self.model.start(batch, beams, dtype=self.dtype(beams))
+
+    def dtype(self, beams: int) -> torch.dtype:
+        return cache_dtype(self.precision, self.width, beams)
 
     @torch.no_grad()
     def start_encoded(self, source: Frames, beams: int = 1) -> Cache:
-        dtype = cache_dtype(self.precision, self.width, beams)
-        return cast(EncoderDecoder, self.model).start_encoded(source, beams, dtype)
+        return cast(EncoderDecoder, self.model).start_encoded(source, beams, self.dtype(beams))
 
     @torch.no_grad()
     def step(self, cache: Cache, tokens: Tensor) -> tuple[Tensor, Cache]:

@@ -19,6 +19,7 @@ from regard.sample import Sample, Source
 
 if TYPE_CHECKING:
     from regard.generation.constraints import Constraint
+    from regard.generation.grammar import Grammar
 
 NEG_INF = float("-inf")  # log p of a token that is not allowed, score of a key that is masked
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
@@ -77,6 +78,7 @@ class Request:
     constraint: Constraint | None = None
     forced_bos: int | None = None  # the first token of the output; None: that of the model's settings
     draw: int | None = None  # the index of a single draw; None: all `options.beam` draws
+    grammar: Grammar | None = None  # which tokens may follow
 
     @property
     def draws(self) -> Sequence[int]:

@@ -378,21 +378,22 @@ class LanguageModel(CausalDecoder):
 
     @torch.no_grad()
     def start(
-        self, batch: Batch, beams: int = 1, tap: Tap | None = None, dtype: torch.dtype | None = None
+        self, batch: Batch, beams: int = 1, tap: Tap | None = None, cache: Cache | None = None
     ) -> Cache:
-        """Feed the prompts (`batch.source`) without their last token, which the search feeds first."""
+        """Feed the prompts, behind a `cache` if given, without their last token, which the search feeds."""
         prompt = batch.source
         if not isinstance(prompt, Tokens):
             raise ValueError("a language model needs a prompt, at least the start token")
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
-        cache = self.empty_cache(len(lengths), dtype)
-        before = prompt.positions.masked_fill(prompt.positions >= lengths[:, None] - 1, -1)  # [N,T]
+        cache = self.empty_cache(len(lengths), None) if cache is None else cache
+        cached, fed = cache.lengths, (prompt.positions >= 0) & (prompt.positions < lengths[:, None] - 1)
+        before = (prompt.positions + cached[:, None]).masked_fill(~fed, -1)  # [N,T]
         if bool((lengths > 1).any()):
             inputs, cache = self.decode_inputs(cache, prompt.ids, before, tap)
             layout = Unpadding.of(before)
-            if can_unpad(prompt, tap):
+            if can_unpad(prompt, tap) or bool(cached.any()):
                 inputs = replace(inputs, x=layout.unpad(inputs.x), layout=layout)
             self.run_stack(inputs, tap)
-            cache.truncate(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
+            cache.truncate(cached + lengths - 1)  # new tokens overwrite the padding on the right
         cache.first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
         return cache.with_beams(beams)

@@ -18,6 +18,7 @@ from regard.errors import UsageError
 # falls to the end falls to another one.)
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
+    "train.gradient_checkpointing",
     *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "train.timeout", "train.track"),
     *("recipe.expected", "recipe.time"),
 )

@@ -36,7 +36,8 @@ from regard.data.corpora import (
     corpus_files,
     corpus_specs,
     describe,
-    parts,
+    epoch_weights,
+    language_tokens,
     read_rows,
     short_name,
     short_names,
@@ -129,8 +130,8 @@ class Preparation:
     @property
     def extra_tokens(self) -> tuple[str, ...]:
         """Mask and sentinels: BERT and T5 always have them, so that they can be used later; placeholders."""
-        usual = {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
-        return (*usual, *placeholder_tokens(self.config.text.placeholders))
+        config, usual = self.config, {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
+        return (*usual, *placeholder_tokens(config.text.placeholders), *language_tokens(config))
 
 
 def prepare_data(
@@ -155,7 +156,7 @@ def prepare_data(
     manifest = read_manifest(shards)
     if strict:
         refuse_findings(manifest["record"]["findings"])
-    weights = [weight for _, weight in parts(config.data.train, config.task)]
+    weights = epoch_weights(config.data, config.task, manifest["corpora"])
     corpora, record = zip(manifest["corpora"], weights, strict=True), manifest["record"]
     training = Dataset([open_shards(shards, *each) for each in corpora])
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
@@ -376,7 +377,7 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     data, task = job.config.data, job.config.task
     corpora = [
         [
-            [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
+            [describe(each.corpus), each.front, dict(each.label_words), each.documents, each.format],
             dict(each.columns),
             each.files,
             each.pixels and each.pixels.model_dump(),

@@ -95,9 +95,14 @@ def train(
 def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners, strict: bool) -> Outcome:
     """The outline of every run; all ranks execute it."""
     config, folder, machine, log = run.config, run.folder, run.machine, listeners.log
-    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
+    pretrained = run.pretrained
+    if pretrained is not None and (config.init.new_tokens or config.init.trim):
+        from regard.training.vocabulary import fit_vocabulary
+
+        pretrained = fit_vocabulary(pretrained, config, log)
+    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, pretrained))
     dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
-    trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
+    trainer = make_trainer(config, folder, data, machine, dist, pretrained, log)
     if resume:
         from regard.training.checkpoints import latest_checkpoint
 
@@ -235,10 +240,10 @@ def build_model(
         from regard.training.initial import load_initial
 
         log(load_initial(model, pretrained.weights, config.init))
-    if (lora := config.init.lora) is not None:
-        from regard.models.lora import add_adapters
+    if config.init.lora is not None or config.train.gradient_checkpointing:
+        from regard.training.checkpointing import add_parts
 
-        add_adapters(model, lora.rank, lora.alpha, lora.on)
+        add_parts(model, config)
     return model
 
 
