@@ -19,8 +19,8 @@ from bench.rounds import arguments, held, show
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.training import train
+from regard.training.listeners import Listener, Record
 from regard.training.prepare import TrainingData, prepare_data
-from regard.training.progress import Listener, Record
 from regard.training.stream import Stream
 
 
@@ -78,13 +78,13 @@ def main() -> None:
             figures[start.replace("seconds", "peak_mib")] = held("VmHWM")
         figures["on_disk_mib"] = round(sum(map(size, entries())) / 2**20, 1)
         figures["batch_ms"], figures["batches_different"] = walk(data, 4096, options.batches)
-        train(config, folder / "whole", listener=Teller())
+        train(config, folder / "whole", listeners=[Teller()])
         figures["resident_mib"], figures["peak_mib"] = held("VmRSS"), held("VmHWM")  # of one run
         half = config.model_copy(
             update={"train": config.train.model_copy(update={"steps": options.steps // 2})}
         )
-        train(half, folder / "cut", listener=Teller())
-        train(config, folder / "cut", resume=True, listener=Teller())
+        train(half, folder / "cut", listeners=[Teller()])
+        train(config, folder / "cut", resume=True, listeners=[Teller()])
         last = json.loads((folder / f"whole/checkpoints/step-{options.steps}/state.json").read_text())
         figures["data_share_of_update"] = round(last["waiting"] / last["updating"], 5)
         models = [folder / part / "checkpoints" / f"step-{options.steps}" for part in ("whole", "cut")]

@@ -2,9 +2,12 @@
 
     python -m bench.page -m runs/demo [--bert models/minilm] [--rounds 5]
 
-`first_paint` and `sentence_to_attention` are seconds in the browser (the best of the rounds and their
-middle), `processor` those that the server computed; with --bert also for a text of as many tokens as a BERT
-reads, and the bytes that came. `tracing` is one run over source and output, traced and not (the best of the
+`first_paint`, `film` (the first picture of a page that was opened without a text), `first_lesson` (of a
+server that has just started, hence one round) and `sentence_to_attention` are seconds in the browser (the
+best of the rounds and their middle), `processor` those that the server computed; with --bert also for a text
+of as many tokens as a BERT reads, and the bytes that came. `site` is a static site of the built-in models
+without a cache at 10 Mbit/s: seconds from a sentence in the address to its picture, bytes before it, and
+the bytes of the whole site. `tracing` is one run over source and output, traced and not (the best of the
 rounds, processor time): `checks` is how often the untraced run asks whether there is a hook, `share` what
 these questions take of it, `noise` how far the middle of its rounds lies above the best, and `apart` the
 largest difference of their logits.
@@ -24,7 +27,7 @@ import timeit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -32,14 +35,22 @@ from safetensors.torch import load_file, save_file
 
 from bench.rounds import arguments, show
 from qa.browser import chromium
+from qa.site import static
 from regard.batch import collate
+from regard.cli.builtin import builtin_models
+from regard.cli.explore import first_small
 from regard.interpret.record import record
 from regard.models import layers as taps
 from regard.resources import WEB
 from regard.sample import Sample
+from regard.server.lessons import LESSONS
+from regard.server.site import write_site
 from regard.tasks import load
 
 BRANCHES = 2  # questions of each attention that are no call
+FILM, LESSON = ".film-map[data-step]", "#panel[data-view=lessons] .step h3"
+ATTENTION = "#panel[data-view=attention] h2:not(.welcome *)"
+SLOW = {"offline": False, "latency": 40, "downloadThroughput": 10e6 / 8, "uploadThroughput": 10e6 / 8}
 WORDS = (
     *("a", "man", "in", "a", "blue", "shirt", "is", "standing", "on", "a", "ladder", "near", "the", "old"),
     "house",
@@ -117,31 +128,53 @@ def told(times: Sequence[float]) -> dict[str, float]:
     return {"best": round(min(times), 3), "middle": round(statistics.median(times), 3)}
 
 
+def opened(browser: Any, address: str, ready: str) -> tuple[Any, float]:
+    """A new page without a cache, and the seconds until it shows what was waited for."""
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    start = perf_counter()
+    page.goto(address)
+    page.wait_for_selector(ready, timeout=120_000)
+    return page, perf_counter() - start
+
+
 def measure(browser: Any, address: str, process: int, rounds: int) -> dict[str, Any]:
-    paints, asks, works = [], [], []
+    page, lesson = opened(browser, f"{address}/?view=lessons&lesson=history", LESSON)
+    page.context.close()
+    paints, films, asks, works = [], [], [], []
     for number in range(rounds):
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        page = context.new_page()
-        page.goto(address)
+        page, seconds = opened(browser, address, FILM)
+        films.append(seconds)
         paints.append(page.evaluate(PAINT))
-        page.wait_for_selector(".welcome")
-        page.wait_for_function("() => document.getElementById('model').options.length > 0")
-        page.evaluate(ASK, " ".join(WORDS[:2]))  # the first run of a process is not a usual one
+        page.context.close()
+        page, _ = opened(browser, f"{address}/?view=attention&text={WORDS[1]}", ATTENTION)
         before = worked(process)
         asks.append(page.evaluate(ASK, " ".join(WORDS[: 6 + number % 6]) + "." * (1 + number // 6)))
         works.append(worked(process) - before)
-        context.close()
-    return {"first_paint": told(paints), "sentence_to_attention": told(asks), "processor": told(works)}
+        page.context.close()
+    figures = {"first_paint": paints, "film": films, "sentence_to_attention": asks, "processor": works}
+    return {"first_lesson": round(lesson, 3)} | {name: told(times) for name, times in figures.items()}
+
+
+def measure_site(browser: Any, folder: Path, rounds: int) -> dict[str, Any]:
+    models = {path.name: load(path, "cpu", 1, "float32", "plain") for path in first_small(builtin_models())}
+    size = write_site(folder, models, LESSONS, lambda text: None, skip=True)
+    pictures = []
+    with static(folder) as address:
+        for number in range(rounds):
+            page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+            page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", SLOW)
+            start = perf_counter()
+            page.goto(f"{address}/?text={'+'.join(WORDS[: 6 + number % 6])}")
+            page.wait_for_selector(FILM, timeout=120_000)
+            pictures.append(perf_counter() - start)
+            page.context.close()
+    return {"picture": told(pictures), "bytes_before": size.first, "bytes": size.whole, "files": size.files}
 
 
 def measure_long(browser: Any, address: str, process: int, text: str, rounds: int) -> dict[str, Any]:
     answers, shown, works, size = [], [], [], 0
     for number in range(rounds):
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector(".welcome")
-        page.wait_for_function("() => document.getElementById('model').options.length > 0")
+        page, _ = opened(browser, f"{address}/?view=attention&text={WORDS[1]}", ATTENTION)
         own = text.split()
         own[-1] = WORDS[number % len(WORDS)]  # another text, so that nothing is remembered
         before = worked(process)
@@ -150,7 +183,7 @@ def measure_long(browser: Any, address: str, process: int, text: str, rounds: in
         requests = page.evaluate(BYTES)
         answers.append(sum(seconds for _, seconds in requests))
         size = sum(came for came, _ in requests)
-        context.close()
+        page.context.close()
     return {"answered": told(answers), "processor": told(works), "shown": told(shown), "bytes": size}
 
 
@@ -216,6 +249,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, chromium() as browser:
         with explored([given.model]) as (address, process):
             figures |= measure(browser, address, process, given.rounds)
+        figures["site"] = measure_site(browser, Path(scratch) / "site", given.rounds)
         if given.bert:
             bert = with_labels(given.bert, Path(scratch))
             text = long_text(bert)

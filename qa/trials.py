@@ -139,6 +139,25 @@ def elastic(job: Job) -> Result:
     return parallel.elastic(job.count, job.seed)
 
 
+@trial(12, 240)
+def cluster(job: Job) -> Result:
+    """Four hosts 20 ms and 1 Gbit/s apart (network namespaces): the losses of one process within 1e-10, also
+    from checkpoints of 4 ranks on 4, 3, 2 and 1, and with a cable pulled for 30 s; a rank that is killed or
+    cut off is named by all others; FSDP2 holds at most 0.35 of the bytes of DDP."""
+    from qa.cluster import trial as hosts
+
+    return hosts.cluster(job.count, job.seed)
+
+
+@trial(200_000, 3000, alone=True)
+def ray_cluster(job: Job) -> Result:
+    """On a Ray cluster of two nodes, of which a worker is killed twice, `--on ray` writes what one process
+    writes, line by line."""
+    from qa.bulk import ray_cluster as run
+
+    return run(job.count, job.seed, job.work)
+
+
 # Files of others
 
 
@@ -365,6 +384,15 @@ def site(job: Job) -> Result:
     from qa import site
 
     return site.trial(job.count, job.seed, job.work)
+
+
+@trial(20, 150)
+def lessons(job: Job) -> Result:
+    """Each lesson of a static site is walked to its end in a narrow window, where the right answers are
+    accepted; computed again by as many processes, lessons have the same answers."""
+    from qa import lessons
+
+    return lessons.trial(job.count, job.seed, job.work)
 
 
 @trial(1, 120)

@@ -34,11 +34,13 @@ from regard.models.encoder import mean
 from regard.sample import Sample
 from regard.storage import write_json, write_text
 from regard.tasks import Embedder
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
+from regard.training.listeners import Listener, Listeners
 from regard.training.loss import count, output_cross_entropy
 from regard.training.model_folder import write_model_folder
 from regard.training.prepare import TrainingData, prepare_data
-from regard.training.progress import Metrics, NullListener
+from regard.training.progress import Metrics
 from regard.training.run import (
     Run,
     build_model,
@@ -49,7 +51,7 @@ from regard.training.run import (
     write_run_files,
 )
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, latest_checkpoint
+from regard.training.trainer import Trainer
 
 TOKENS, TEXT = 4.0, 4.0  # weights of the teacher's vectors in the loss
 SAMPLE = 20_000  # of the teacher's vectors, for the singular vectors
@@ -87,7 +89,7 @@ def run_recipe(config: Config, folder: Path, make: Callable[[Run, TrainingData],
         if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
             trainer.restore(checkpoint)
         write_run_files(trainer)
-        metrics = Metrics(folder, Listener())
+        metrics = Metrics(folder, Listeners([Printer()]))
         metrics.rewind(trainer.progress.step)
         with stop_on_signal(trainer):
             finished = run_updates(trainer, metrics)
@@ -100,7 +102,7 @@ def log(text: str) -> None:
     print(text, flush=True)
 
 
-class Listener(NullListener):
+class Printer(Listener):
     def log(self, text: str) -> None:
         log(text)
 

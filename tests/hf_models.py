@@ -210,6 +210,10 @@ def roberta(task: str, kind: str = "Roberta", **more: object) -> torch.nn.Module
     return encoder(kind, task, **{**BERT_SHAPE, "type_vocab_size": 1, "pad_token_id": 1, **more})
 
 
+def mpnet(task: str, **more: object) -> torch.nn.Module:
+    return encoder("MPNet", task, **{**BERT_SHAPE, "hidden_size": 20, "pad_token_id": 1, **more})
+
+
 def distilbert(task: str, **more: object) -> torch.nn.Module:
     shape = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 20}
     return encoder("DistilBert", task, **shape, **more)
@@ -247,6 +251,27 @@ def marian() -> torch.nn.Module:
         **ids,
     )
     return MarianMTModel(config)
+
+
+def seq2seq(kind: str, **more: object) -> torch.nn.Module:
+    """A relative of Marian, by the name of its classes; no size is a power of two."""
+    shape = {"attention_heads": 5, "ffn_dim": 27}
+    sizes = {f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in shape.items()}
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "decoder_start_token_id": 1}
+    config = getattr(transformers, f"{kind}Config")(
+        **{
+            "vocab_size": 259,
+            "d_model": 30,
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "max_position_embeddings": 30,
+            "forced_eos_token_id": 1,
+            **sizes,
+            **ids,
+            **more,
+        }
+    )
+    return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
 
 
 MARIAN_SHAPE = {"layers": 2, "attention_heads": 4, "ffn_dim": 24}
@@ -311,6 +336,10 @@ MODELS = {
     "classify roberta": ("bert", lambda: roberta("SequenceClassification")),
     "tag roberta": ("bert", lambda: roberta("TokenClassification", "XLMRoberta", type_vocab_size=2)),
     "answer roberta": ("bert", lambda: roberta("QuestionAnswering")),
+    "fill mpnet": ("bert", lambda: mpnet("MaskedLM")),
+    "classify mpnet": ("bert", lambda: mpnet("SequenceClassification", hidden_act="relu")),
+    "tag mpnet": ("bert", lambda: mpnet("TokenClassification")),
+    "answer mpnet": ("bert", lambda: mpnet("QuestionAnswering")),
     "fill distilbert": ("bert", lambda: distilbert("MaskedLM", activation="relu")),
     "classify distilbert": ("bert", lambda: distilbert("SequenceClassification")),
     "tag distilbert": ("bert", lambda: distilbert("TokenClassification")),
@@ -322,6 +351,10 @@ MODELS = {
         lambda: t5(gated=True, relative_attention_num_buckets=8, relative_attention_max_distance=6),
     ),
     "marian": ("t5", marian),
+    "bart": ("t5", lambda: seq2seq("Bart")),
+    "bart scaled": ("t5", lambda: seq2seq("Bart", scale_embedding=True, activation_function="relu")),
+    "mbart": ("t5", lambda: seq2seq("MBart", scale_embedding=True)),
+    "m2m_100": ("t5", lambda: seq2seq("M2M100")),
 }
 TASKS = {name: name for name in ("fill", "tag", "answer", "classify")} | {"many": "classify"}
 

@@ -14,6 +14,7 @@ from regard.models.attention import (
     MultiHeadAttention,
     attend,
     attention_columns,
+    masked_softmax,
     self_attention_columns,
     self_attention_rows,
     visible,
@@ -21,7 +22,7 @@ from regard.models.attention import (
 )
 from regard.models.families import build, parameters, transformer
 from regard.models.layers import Dropout, Linear
-from regard.models.positions import Sinusoidal, sinusoid
+from regard.models.positions import Alibi, Sinusoidal, sinusoid
 from regard.models.transformer import Block
 
 
@@ -305,3 +306,18 @@ def test_a_hook_inside_attention_is_called_in_training() -> None:
     own, x = MultiHeadAttention(8, 2, 4), torch.randn(2, 5, 8)
     own.key.register_forward_hook(lambda module, inputs, output: output * 0)
     assert not own.queries_keys_values(x)[1].any() and not own.keys_values(x)[0].any()
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12, 20])
+def test_alibi_is_that_of_bloom(heads: int) -> None:
+    """Theirs is m j, which differs from -m |i - j| by a constant for each query: softmax ignores it."""
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    positions = torch.arange(9)[None]
+    expected = build_alibi_tensor(torch.ones(1, 9), heads, torch.float32).view(1, heads, 1, 9)
+    bias = Alibi(heads)(positions, positions).bias
+    causal = visible(positions, positions, causal=True)
+    products = torch.randn(1, heads, 9, 9)
+    torch.testing.assert_close(
+        masked_softmax(products + bias, causal), masked_softmax(products + expected, causal)
+    )

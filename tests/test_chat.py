@@ -279,7 +279,6 @@ def test_the_openai_client_chats(client: openai.OpenAI, model: Generator) -> Non
             "messages",
             "unsupported_parameter",
         ),
-        ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
         ({"messages": [{"role": "user", "content": "A man " * 400}]}, "messages", "context_length_exceeded"),
         ({"max_tokens": 900}, "max_tokens", "context_length_exceeded"),
         ({"model": "gpt"}, "model", "invalid_request"),

@@ -36,6 +36,7 @@ from documented import (
 )
 from regard.config import load_config, resolve
 from regard.config.load import read_toml
+from regard.config.sweep import load_sweep
 from regard.data.corpora import check_data
 from regard.data.phrasebook import phrases
 
@@ -97,7 +98,10 @@ def resolve_block(block: Block) -> None:
     named = re.match(r"# (\S+\.toml)\n", block.text)
     path = Path(named[1] if named else "run.toml")
     path.write_text(block.text, encoding="utf-8")
-    resolve(read_toml(path), where=block.where)
+    if path.name == "sweep.toml":
+        load_sweep(path)
+    else:
+        resolve(read_toml(path), where=block.where)
 
 
 def run_shell(block: Block, regard: Program, monkeypatch: pytest.MonkeyPatch) -> None:

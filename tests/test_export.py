@@ -100,6 +100,16 @@ SHAPES = {
         "transformer",
         {"norm": "pre", "positions": "learned", "activation": "swish", "max_length": 80},
     ),
+    "bart": (
+        "translate",
+        "transformer",
+        {"positions": "learned", "first_position": 2, "embedding_norm": True, "max_length": 80},
+    ),
+    "m2m": (
+        "translate",
+        "transformer",
+        {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
+    ),
     "untied, free heads": (
         "translate",
         "transformer",
@@ -117,7 +127,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(SHAPES, "paper", "untied, free heads", "t5", "llama"))
+@pytest.mark.parametrize("name", sampled(SHAPES, "paper", "bart", "m2m", "untied, free heads", "t5", "llama"))
 def test_ctranslate2_gives_regards_text(name: str, tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
     task, family, shape = SHAPES[name]
     config = small_config(task, family, **{"max_length": 32, **shape})
@@ -231,9 +241,14 @@ def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
     ("task", "family", "shape"),
     [
         ("translate", "transformer", {"norm": "pre", "positions": "learned", "layers": 2, "max_length": 80}),
+        (
+            "translate",
+            "transformer",
+            {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
+        ),
         ("translate", "t5", {"gated": True, "activation": "gelu_tanh", "head_width": 8}),
         ("generate", "gpt", {"layers": 2}),
-        ("fill", "bert", {}),
+        ("fill", "bert", {"first_position": 1}),
         ("answer", "bert", {}),
         ("classify", "bert", {"pool": "mean"}),
     ],

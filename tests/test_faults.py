@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from qa.survive import runs
 from qa.survive.failing import Failing
 from regard.errors import RegardError
 from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
-from regard.training import NullListener, train
+from regard.training import train
 from regard.training.progress import is_spike, non_finite_reason, running_mean
 from regard.training.trainer import Trainer
 
@@ -125,9 +126,8 @@ def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
     with (
         use_disk(disk),
         pytest.raises(RegardError, match=rf"{word}.*") as caught,
-        runs.patched((NullListener, "record", lambda self, record: fails_now(record))),
     ):
-        train(config, tmp_path / "run")
+        train(config, tmp_path / "run", listeners=[SimpleNamespace(record=fails_now)])
     said = str(caught.value)
     assert re.search(r"\([\d,]+ bytes free\); ", said) and str(tmp_path / "run") in said and "\n" not in said
     assert [

@@ -34,7 +34,7 @@ from regard.sample import IGNORED, Example
 from regard.storage import open_folder
 from regard.storage.average import average_into
 from regard.training import train
-from regard.training.progress import NullListener
+from regard.training.listeners import Listener
 from regard.training.stream import Stream
 from texts import CORPUS
 
@@ -243,7 +243,7 @@ def test_masks_of_time_and_mels_know_the_patches():
 # --- runs
 
 
-class StopAt(NullListener):
+class StopAt(Listener):
     def __init__(self, step: int) -> None:
         self.step = step
 
@@ -261,7 +261,7 @@ def test_a_resumed_run_has_the_bits_of_one_without_a_stop(tmp_path):
     modifiers = [{"name": "shift", "strength": 2}, {"name": "flip", "probability": 0.5}]
     config = picture_run(tmp_path, data={"modifiers": modifiers})
     whole = train(config, tmp_path / "whole")
-    first = train(config, tmp_path / "cut", listener=StopAt(3))
+    first = train(config, tmp_path / "cut", listeners=[StopAt(3)])
     assert (whole.step, first.step, first.finished) == (6, 3, False)
     assert train(None, tmp_path / "cut", resume=True).finished
     left, right = weights_of(tmp_path / "whole"), weights_of(tmp_path / "cut")

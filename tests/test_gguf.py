@@ -32,6 +32,7 @@ from regard.export.to_gguf import FILE, write
 from regard.inputs.text import load_tokenizer
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
+from regard.storage.described import describe_path
 from regard.storage.gguf.header import read_header
 from regard.storage.importing import import_folder
 from regard.tasks import Generator
@@ -245,3 +246,18 @@ def test_counts_and_sizes_that_lie_are_refused_before_memory_is_taken(tmp_path: 
         (tmp_path / "b.gguf").write_bytes(whole[:size])
         assert refused(tmp_path / "b.gguf", tmp_path / "out") == "E_GGUF", size
     assert len(read_header(tmp_path / "a.gguf").tensors) == len(shapes())
+
+
+def test_a_file_is_described(tmp_path: Path) -> None:
+    folder = chat_folder(tmp_path / "chat")
+    (tmp_path / "out").mkdir()
+    write(open_folder(folder), tmp_path / "out", "float16")
+    rows = describe_path(str(tmp_path / "out" / FILE))
+    assert rows is not None and (rows["family"], rows["context"]) == ("llama", "256")
+    assert rows["precision"].split(", ")[0] == "F16"
+    count = sum(parameter.numel() for parameter in open_folder(folder).model.parameters())
+    assert rows["parameters"] == f"{count:,}"
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 40)
+    with pytest.raises(UsageError) as caught:
+        describe_path(str(tmp_path / "bad.gguf"))
+    assert caught.value.code == "E_GGUF"

@@ -326,7 +326,7 @@ def test_what_transformers_saved_opens(pipelines, name, tmp_path):
     folder = open_folder(tmp_path)
     compare(folder.model, theirs, sample(folder.config.family))
     assert folder.task.name == TASKS.get(
-        name.split()[0], "generate" if "t5" not in name and name != "marian" else "translate"
+        name.split()[0], "generate" if 0 in folder.config.depth else "translate"
     )
     assert folder.task.multi_label == (name == "many")
     has_labels = name.split()[0] in ("classify", "many", "tag")
@@ -406,6 +406,14 @@ OWN = {
         "tie_embeddings": False,
         "encoder_layers": 1,
     },
+    "translate bart": {
+        "positions": "learned",
+        "first_position": 2,
+        "embedding_norm": True,
+        "output_bias": True,
+    },
+    "translate mbart": {"positions": "learned", "first_position": 2, "embedding_norm": True, "norm": "pre"},
+    "translate m2m": {"positions": "sinusoidal_tensor2tensor", "first_position": 1, "norm": "pre"},
     "translate t5 swish": {"family": "t5", "activation": "swish", "gated": True},
 }
 AUTO = {
@@ -640,9 +648,13 @@ REFUSED = {
     "qwen3": [{"attention_bias": True}],
     "gemma": [{"use_bidirectional_attention": True}],
     "fill roberta": [{"pad_token_id": -1}],
+    "fill mpnet": [{"relative_attention_num_buckets": 16}],
     "fill distilbert": [{"sinusoidal_pos_embds": True}],
     "t5": [{"feed_forward_proj": "gated-tanh"}],
     "marian": [{"normalize_before": True}, {"normalize_embedding": True}],
+    "bart": [{"normalize_before": True}, {"encoder_ffn_dim": 9}, {"tie_word_embeddings": False}],
+    "mbart": [{"normalize_embedding": False}, {"architectures": ["MBartForSequenceClassification"]}],
+    "m2m_100": [{"pad_token_id": "<pad>"}, {"is_decoder": True}],
 }
 
 

@@ -15,7 +15,7 @@ from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
 from regard.models.families import build
 from regard.storage import open_folder, write_checksums
-from regard.training import NullListener, Outcome, train
+from regard.training import Listener, Outcome, train
 from regard.training.initial import fitting, kept_fields, load_initial, with_shape
 from regard.training.optimizer import freeze
 from regard.training.progress import Record
@@ -41,7 +41,7 @@ REACHED = {
 }
 
 
-class Told(NullListener):
+class Told(Listener):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.records: list[Record] = []
@@ -109,7 +109,7 @@ def test_a_model_that_read_much_learns_a_task_from_few_examples(tmp_path: Path) 
         "init": {"from": str(tmp_path / "read")},
     }
     told = Told()
-    outcome = train(resolve(tree), tmp_path / "tuned", listener=told)
+    outcome = train(resolve(tree), tmp_path / "tuned", listeners=[told])
     loaded = next(text for text in told.said if "tensors loaded" in text)
     assert "new: head.dense.weight, head.dense.bias, output.weight, output.bias" in loaded
     assert outcome.finished

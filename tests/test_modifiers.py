@@ -42,8 +42,9 @@ from regard.inputs.text.items import ITEMS
 from regard.inputs.text.modifiers import CHANGES, item_of, modify_example, neighbours, parse_modifiers
 from regard.sample import Example
 from regard.training import train
+from regard.training.listeners import Listener
 from regard.training.prepare import Preparation, prepare_data, shards_key, tokenizers_key
-from regard.training.progress import NullListener, read_metrics
+from regard.training.progress import read_metrics
 from regard.training.stream import Stream
 from small_models import opened, small_config
 from toys import task_config
@@ -308,7 +309,7 @@ def test_a_mix_of_tasks_has_no_modified_test_set(tmp_path: Path) -> None:
 EVERYTHING = [{"name": name, "probability": 0.2} for name in NAMES]
 
 
-class StopAt(NullListener):
+class StopAt(Listener):
     def __init__(self, step: int) -> None:
         self.step = step
 
@@ -330,7 +331,7 @@ def test_a_resumed_run_has_the_bits_of_one_without_a_stop(task: str, tmp_path: P
     modifiers = [each for each in EVERYTHING[::3] if each["name"] in Modifier.TEXT[task]]
     config = with_modifiers(plain, modifiers)
     whole = train(config, tmp_path / "whole")
-    first = train(config, tmp_path / "cut", listener=StopAt(3))
+    first = train(config, tmp_path / "cut", listeners=[StopAt(3)])
     assert (whole.step, first.step, first.finished) == (6, 3, False)
     assert train(None, tmp_path / "cut", resume=True).finished
     left, right = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))

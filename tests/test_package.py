@@ -201,7 +201,7 @@ def test_the_shell_completes_commands(words: str, expected: str) -> None:
 
 
 def test_the_shell_completes_options() -> None:
-    words = "regard translate --on"
+    words = "regard translate --on-"
     asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "2"}
     assert run(sys.executable, "-m", "regard", env={**os.environ, **asked}).stdout.split() == [
         "--on-too-long"
@@ -239,5 +239,8 @@ def test_the_doctor_knows_every_extra_for_users() -> None:
     offered = set(PROJECT["project"]["optional-dependencies"]) - {"test", "docs"}
     assert set(doctor.EXTRAS) == offered
     for extra, (modules, _) in doctor.EXTRAS.items():
-        asked = {re.split(r"[<>=]", each)[0] for each in PROJECT["project"]["optional-dependencies"][extra]}
+        asked = {
+            re.split(r"[<>=\[]|-skinny", each)[0]
+            for each in PROJECT["project"]["optional-dependencies"][extra]
+        }
         assert set(modules) == asked

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from qa.survive.common import TEXTS, patched, write_model
-from qa.survive.parallel import changed, ids, losses, run_of, together
+from qa.survive.parallel import changed, free_port, ids, losses, run_of, together
 from qa.survive.runs import ODD, bits, no_end, toy
 from regard.cli import translate_workers as workers
 from regard.cli.translate import TranslateCommand
@@ -24,6 +24,7 @@ from regard.tasks.spec import TASKS
 from regard.training import train
 from regard.training.distributed import Distributed, SingleProcess, local_threads, world_size
 from regard.training.loss import multi_label_cross_entropy
+from regard.training.peers import Peers
 from regard.training.stream import Stream, without_labels
 from regard.training.trainer import dropout_seed
 
@@ -48,6 +49,10 @@ def trained(tmp_path_factory):
         config = plain(place)
         dropping = changed(config, {"dropout": 0.1}, precision="float32")
         runs = [run_of(changed(config, parallel=kind), place / kind) for kind in KINDS]
+        runs += [
+            run_of(changed(config, parallel=kind, gradients="bfloat16"), place / f"short-{kind}")
+            for kind in KINDS
+        ]
         runs.append(run_of(dropping, place / "whole"))
         runs.append(run_of(changed(dropping, steps=5), place / "cut"))
         runs.append(run_of(dropping, place / "cut", resume=True))
@@ -70,6 +75,15 @@ def test_two_processes_have_the_losses_of_one(trained, kind):
     kept = ("bleu", "chrf", "exact", "sample")
     for one, two in zip(valid(trained / "one"), valid(trained / kind), strict=True):
         assert {key: one[key] for key in kept} == {key: two[key] for key in kept}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_in_bfloat16_are_rounded_and_no_more(trained, kind):
+    """The first loss is before any gradient; the batches accumulated in an update are sent once."""
+    expected, found = losses(trained / "one"), losses(trained / f"short-{kind}")
+    assert found[0] == pytest.approx(expected[0], abs=1e-12)
+    assert found != pytest.approx(expected, abs=1e-10, rel=0)
+    assert found == pytest.approx(expected, rel=0.01)
 
 
 def valid(folder: Path) -> list[dict[str, object]]:
@@ -181,7 +195,9 @@ def test_fsdp_needs_no_full_model_on_a_device(monkeypatch):
     model, weights = build_meta(shape, 40), dict(build(shape, 40).named_parameters())
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        dist, device = Distributed(torch.device("cpu")), torch.device("cpu")
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(free_port()))
+        dist, device = Distributed(torch.device("cpu"), Peers(0, 1, 60.0, "test")), torch.device("cpu")
         assert dist.shards("fsdp") and not dist.shards("ddp") and not SingleProcess().shards("fsdp")
         with monkeypatch.context() as patch:
             patch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("a full model on a device"))

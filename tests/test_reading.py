@@ -22,6 +22,7 @@ SHAPES = {
     "halves": {"positions": "sinusoidal_halves", "activation": "swish"},
     "learned": {"positions": "learned", "max_length": 64, "heads": 2, "head_width": 5},
     "packed": {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1},
+    "ssru": {"decoder_mixer": "ssru"},
     "t5": {"family": "t5"},
 }
 MODELS = {name: small(31, **changes).eval() for name, changes in SHAPES.items()}

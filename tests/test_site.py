@@ -34,7 +34,10 @@ from regard.server.site import about_in_browser, model_page, write_site
 from regard.server.traces import compare_traces
 from regard.tasks import Translator
 from regard.tasks import load as open_task
-from traced_models import KINDS, TEXT, WITH_TARGET
+from traced_models import TEXT
+
+KINDS = {name: kind for name, kind in traced_models.KINDS.items() if name != "ssru"}  # which is refused
+WITH_TARGET = [name for name in traced_models.WITH_TARGET if name in KINDS]
 
 RUN = Path(__file__).parent / "js" / "run_site.js"
 CLOSE = 1e-4

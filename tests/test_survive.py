@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ from regard.storage import (
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import free_bytes, friendly_os_errors, write_atomically
-from regard.training.trainer import latest_checkpoint
+from regard.training.checkpoints import latest_checkpoint
 
 
 def test_every_state_after_a_power_cut_is_the_old_or_the_new() -> None:
@@ -180,7 +181,7 @@ def test_a_second_run_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path
     run.mkdir()
     with folder_lock(run):
         with (
-            pytest.raises(UsageError, match=rf"another process \({os.getpid()}\) trains there"),
+            pytest.raises(UsageError, match=rf"another process \({os.getpid()} on \S+\) trains there"),
             folder_lock(run),
         ):
             pass
@@ -192,7 +193,7 @@ def test_a_second_run_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path
         with folder_lock(run):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    assert (run / ".lock").read_text() == f"{child}\n"
+    assert (run / ".lock").read_text() == f"{child} {socket.gethostname()}\n"
     with folder_lock(run):
         pass
 

@@ -21,7 +21,7 @@ from regard.device import choose_machine, release_memory
 from regard.errors import RegardError, UsageError
 from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.tasks import load
-from regard.training import NullListener, train
+from regard.training import Listener, train
 from regard.training.prepare import prepare_data
 from regard.training.progress import read_metrics
 from regard.training.run import make_trainer, with_machine
@@ -153,7 +153,7 @@ def test_accumulation_equals_the_large_batch(tmp_path):
         torch.testing.assert_close(gradients[1][name], gradient, atol=1e-13, rtol=1e-9)
 
 
-class StopAt(NullListener):
+class StopAt(Listener):
     """Ctrl-C at a step, as a person would."""
 
     def __init__(self, step: int) -> None:
@@ -182,7 +182,7 @@ def test_resuming_from_every_step_gives_the_same_bits(tmp_path, stops):
     assert again.records[0]["loss"] == whole.records[0]["loss"]
     for stop in stops:
         folder = tmp_path / f"cut-{stop}"
-        first = train(config, folder, listener=StopAt(stop))
+        first = train(config, folder, listeners=[StopAt(stop)])
         assert not first.finished and first.step == stop
         second = train(None if stop % 2 else config, folder, resume=True)
         assert second.finished
@@ -326,11 +326,11 @@ def test_learned_positions_end_somewhere(tmp_path):
     learned = config.model.model_copy(update={"positions": "learned"})
     said: list[str] = []
 
-    class Listening(NullListener):
+    class Listening(Listener):
         def log(self, text: str) -> None:
             said.append(text)
 
-    outcome = train(config.model_copy(update={"model": learned}), tmp_path / "run", listener=Listening())
+    outcome = train(config.model_copy(update={"model": learned}), tmp_path / "run", listeners=[Listening()])
     assert outcome.records[0]["sentences"] == 1
     assert any("left out 1 of data.valid" in text for text in said)
     model = load(tmp_path / "run", device="cpu", threads=1)
@@ -436,5 +436,5 @@ def test_a_listener_with_the_old_method_still_hears_of_a_run(tmp_path):
         def record(self, record: object) -> None:
             pass
 
-    train(toy(tmp_path, steps=1), tmp_path / "run", listener=Old())
+    train(toy(tmp_path, steps=1), tmp_path / "run", listeners=[Old()])
     assert any("parameters" in text for text in Old.texts)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 import regard.training.model_folder as model_folder
@@ -25,7 +24,7 @@ from regard.batch import Batch
 from regard.config import Config, resolve
 from regard.errors import RegardError
 from regard.sample import IGNORED
-from regard.storage import checkpoint_folder, checkpoint_steps
+from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from regard.training import train
 from regard.training.trainer import Trainer
 
@@ -73,10 +72,11 @@ def bits(folder: Path) -> dict[str, Any]:
     last = checkpoint_folder(folder, checkpoint_steps(folder)[-1])
     state = json.loads((last / "state.json").read_text())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    saved = load_checkpoint(last)
     tensors = {
         f"{name} {key}": tensor.numpy().tobytes()
-        for name in ("model", "optimizer")
-        for key, tensor in load_file(last / f"{name}.safetensors").items()
+        for name, tensors in (("model", saved.model), ("optimizer", saved.optimizer))
+        for key, tensor in tensors.items()
     }
     return {
         "step": last.name,
@@ -182,6 +182,8 @@ def has_odd(folder: Path) -> Callable[[Batch], bool]:
     known: list[int] = []
 
     def when(batch: Batch) -> bool:
+        if not (folder / "tokenizer.json").is_file():  # the first pass of DDP, before the run has its files
+            return False
         if not known:
             known.append(load_tokenizer(folder / "tokenizer.json").encode(ODD)[0])
         return batch.source is not None and bool((batch.source.ids == known[0]).any())

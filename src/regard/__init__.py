@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Transcriber,
         Translator,
         load,
+        load_adapters,
     )
     from regard.training import train
 
@@ -55,6 +56,7 @@ __all__ = [
     "compare",
     "evaluate",
     "load",
+    "load_adapters",
     "train",
 ]
 TASKS = (
@@ -68,6 +70,7 @@ TASKS = (
     "Transcriber",
     "Translator",
     "load",
+    "load_adapters",
 )
 # name -> module, imported on first use, so that `import regard` does not wait for torch
 LAZY = dict.fromkeys(TASKS, "regard.tasks") | {

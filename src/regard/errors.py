@@ -67,6 +67,16 @@ class CheckpointError(UsageError):
     default_code = "E_CHECKPOINT"
 
 
+class PeerError(RegardError):
+    """Another process of a run failed; the message names it."""
+
+    reports = False  # rank 0 cannot report it: this rank does
+
+
+class CollectiveError(RegardError):
+    """An error that every rank raises at the same step, so that they can still save together."""
+
+
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """For imports of what `pip install 'regard[name]'` installs: a missing package names its extra.

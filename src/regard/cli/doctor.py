@@ -23,6 +23,9 @@ EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
     "gguf": (("gguf",), "models of llama.cpp"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
+    "track": (("tensorboard", "mlflow", "sqlalchemy", "alembic", "wandb", "trackio"), "experiment trackers"),
+    "sweep": (("optuna",), "regard sweep"),
+    "ray": (("ray", "pandas", "pyarrow"), "bulk work on many machines"),
 }
 INSTRUCTIONS = {  # torch's checks of the processor
     "AVX2": "_is_avx2_supported",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,13 +90,25 @@ def first_small(paths: list[Path]) -> list[Path]:
 
 
 def open_models(
-    paths: list[Path] | None, device: str, threads: int, precision: str, engine: str = "auto"
+    paths: list[Path] | None,
+    device: str,
+    threads: int,
+    precision: str,
+    engine: str = "auto",
+    adapters: Mapping[str, Path] = {},
 ) -> dict[str, Any]:
-    """Models by name; without paths the built-in ones."""
-    from regard.tasks import load
+    """Models by name; without paths the built-in ones. Adapters are put on the only one."""
+    from regard.tasks import load, load_adapters
 
     named = unique_names(paths or builtin_models())
     count = thread_count(threads)
+    if adapters:
+        if len(named) > 1:
+            raise UsageError(
+                f"--adapter needs one model, not {len(named)}; -m BASE+ADAPTER is another way",
+                code="E_ADAPTER",
+            )
+        return load_adapters(next(iter(named.values())), adapters, device, count, precision, engine)
     return {name: load(path, device, count, precision, engine) for name, path in named.items()}
 
 

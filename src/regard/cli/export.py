@@ -61,10 +61,14 @@ def calibrate(
 def export(
     model: OneModel,
     form: Annotated[
-        Literal["ctranslate2", "onnx", "gguf"],
-        typer.Option("--format", "--to", "-f", help="The engine; gguf is for llama.cpp."),
+        Literal["ctranslate2", "argos", "onnx", "gguf"],
+        typer.Option(
+            "--format", "--to", "-f", help="The engine; gguf is for llama.cpp, argos for LibreTranslate."
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The new folder.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The new folder; of argos the new .argosmodel file.")
+    ],
     precision: Annotated[
         Literal["float32", "float16", "int8"],
         typer.Option(help="Precision of the weights (not onnx)."),
@@ -73,7 +77,7 @@ def export(
     as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:
-    """Export a model to CTranslate2, ONNX Runtime or GGUF, and check that it gives the same text there.
+    """Export a model to CTranslate2, Argos, ONNX Runtime or GGUF; check that it gives the same text there.
 
     The folder is written only if at least 99.5 % of the texts of a sample are equal and all numbers agree.
     Its README.md has a short Python program. float16 and int8 round the weights: the model is checked in
@@ -89,13 +93,19 @@ def export(
       regard export -m runs/first -f ctranslate2 -o first-ct2
       regard export -m runs/first -f ctranslate2 -o first-int8 --precision int8
       regard export -m runs/first -f onnx -o first-onnx --sample sentences.txt
+      regard export -m runs/zh-en --to argos -o zh-en.argosmodel --precision int8
       regard export -m models/smollm2 --to gguf -o smollm2-gguf --precision int8
     """
     from regard.device import choose_machine
     from regard.export import export_model
 
     choose_machine("cpu", precision="float32", threads=threads).use()
-    result = export_model(model, form, output, precision, sample, say)
+    if form == "argos":
+        from regard.export.to_argos import export_argos
+
+        result = export_argos(model, output, precision, sample, say)
+    else:
+        result = export_model(model, form, output, precision, sample, say)
     if as_json:
         head = {"path": str(output), "format": form, "precision": precision, "sample": result.origin}
         print_line(json.dumps(head | asdict(result.agreement), ensure_ascii=False))

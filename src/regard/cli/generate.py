@@ -51,6 +51,7 @@ class GenerateCommand(CandidateCommand):
         regard generate -m runs/digits "7" -o seven.png
         regard generate -m runs/demo -n 3 --top-p 0.9 --seed 7 < beginning.txt
         regard generate -m runs/demo "Once upon a time" --beam 1
+        regard generate -m runs/demo "The film was" --choices " good" --choices " bad" -n 2 --scores
     """
 
     each_line: Annotated[
@@ -109,7 +110,8 @@ class GenerateCommand(CandidateCommand):
         short = {name: self.options[name] for name in DECODE_OPTIONS}
         options = self.task.decode_options(decode_fields(self.options["decode"], **short), count)
         on_too_long = self.options["on_too_long"]
-        if not (options.sample or options.beam == 1) or on_too_long == "skip":
+        is_free = not self.options["choices"] and self.options["json_schema"] is None
+        if not (options.sample or options.beam == 1) or on_too_long == "skip" or not is_free:
             return super().__call__([prompt], 1)
         one = options.model_copy(update={"beam": 1})
         for sample in range(count):

@@ -41,6 +41,7 @@ COMMANDS = {
     "explore": "explore.explore",
     "serve": "serve.app",
     "report": "train.report",
+    "sweep": "sweep.sweep",
     "average": "train.average",
     "export": "export.export",
     "calibrate": "export.calibrate",

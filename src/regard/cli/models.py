@@ -127,18 +127,25 @@ def list_models(as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A pulled model, a built-in model, or a folder.")],
+    name: Annotated[str, typer.Argument(help="A pulled model, a built-in model, a folder, or a GGUF file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show the task, size, languages, licence, revision and files of a model.
+    """Show task, size, context, memory, licence and files of a model, a GGUF file or an adapter.
 
     [bold]Examples[/]
 
       regard models show Helsinki-NLP/opus-mt-en-de
       regard models show runs/demo --json
     """
+    from regard.storage.described import describe_path
     from regard.storage.models import describe_model, model_info
 
+    if (facts := describe_path(name)) is not None:
+        if as_json:
+            print_line(json_line(facts))
+        else:
+            print_table(facts.items())
+        return
     model = model_info(name)
     rows = describe_model(model)
     if as_json:
@@ -259,7 +266,10 @@ def as_object(model: ModelInfo) -> dict[str, Any]:
 
 
 Imported = Annotated[
-    Path, typer.Argument(help="A .gguf file, or a folder with weights in pytorch_model.bin or model.bin.")
+    Path,
+    typer.Argument(
+        help="A .gguf or .argosmodel file, or a folder with weights in pytorch_model.bin or model.bin."
+    ),
 ]
 
 
@@ -286,13 +296,14 @@ def import_model(
     A GGUF file of llama.cpp (architectures llama, qwen2, qwen3, gemma) is dequantized: weights, vocabulary
     and chat template. A pickle (pytorch_model.bin) can run code while it is read: a separate process reads
     it, as plain tensors only and with limits of memory and time; a file with anything else is refused.
-    Whisper models of CTranslate2 (model.bin, as faster-whisper uses them) become folders of transformers'
-    form.
+    Models of CTranslate2 (model.bin): Whisper, and translators with SentencePiece, also as packages of Argos
+    Translate and LibreTranslate (.argosmodel). They become folders of transformers' form.
 
     [bold]Examples[/]
 
       regard models import SmolLM2-135M-Instruct.Q4_1.gguf -o models/smollm2
       regard models import opus-mt-en-de -o models/en-de
+      regard models import translate-zh_en-1_9.argosmodel -o models/zh-en
       regard models import faster-whisper-base -o models/whisper-base
     """
     from regard.storage.importing import import_folder

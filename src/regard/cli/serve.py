@@ -36,6 +36,14 @@ keys = typer.Typer(help="Manage API keys: a file of names and salted hashes.", n
 app.add_typer(keys, name="keys")
 
 Folders = Annotated[list[Path] | None, typer.Argument(help="The same as -m.", metavar="DIR", hidden=True)]
+Adapters = Annotated[
+    list[str],
+    typer.Option(
+        "--adapter",
+        metavar="NAME=DIR",
+        help="An adapter for the model, which requests choose by name; repeatable.",
+    ),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")]
 Host = Annotated[
     list[str],
@@ -75,6 +83,7 @@ Name = Annotated[str, typer.Argument(help="Name of the key.")]
 def serve(
     folders: Folders = None,
     model: Models = None,
+    adapter: Adapters = [],  # noqa: B006
     port: Port = 8000,
     host: Host = [],  # noqa: B006
     allow_host: AllowHost = [],  # noqa: B006
@@ -103,6 +112,7 @@ def serve(
 
       regard serve
       regard serve -m runs/demo
+      regard serve -m models/smollm2 --adapter pirate=runs/pirate/adapter --adapter poet=someone/poet
       regard serve keys add keys.json anna
       regard serve -m runs/demo -m runs/gpt --host 0.0.0.0 --allow-host mt.example.org --keys keys.json
     """
@@ -123,11 +133,26 @@ def serve(
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
     api_keys = Keys(keys) if keys is not None else None
-    opened = open_models([*(folders or []), *(model or [])], device, threads, precision)
+    adapters = named_adapters(adapter)
+    opened = open_models([*(folders or []), *(model or [])], device, threads, precision, adapters=adapters)
     bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     limits = BatchLimits(queue_tokens=queue_tokens)
     service = Service(opened, bounds, limits, api_keys, Log(texts=log_text), lessons=documents)
     serve_api(service, place, say)
+
+
+def named_adapters(given: list[str]) -> dict[str, Path]:
+    """--adapter NAME=DIR, by name."""
+    adapters: dict[str, Path] = {}
+    for each in given:
+        name, equals, folder = each.partition("=")
+        if not (name.strip() and equals and folder) or name in adapters:
+            raise UsageError(
+                f"--adapter {each}: give NAME=DIR, each name once, such as pirate=runs/pirate/adapter",
+                code="E_ADAPTER",
+            )
+        adapters[name] = Path(folder)
+    return adapters
 
 
 def listen_address(host: list[str], allow_host: list[str], listen: str | None) -> tuple[str, list[str]]:

@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, ClassVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 import typer
 
@@ -43,6 +44,13 @@ from regard.cli.terminal import (
 from regard.tasks.results import as_dict
 from regard.tasks.spec import TASKS, Option, TaskSpec
 
+OnCluster = Annotated[
+    Literal["ray"] | None,
+    typer.Option("--on", help="Run on a Ray cluster: files at any fsspec address, -o OUT, -m MODEL."),
+]
+Workers = Annotated[int, typer.Option(min=1, max=1024, help="With --on: processes, each with a model.")]
+Column = Annotated[str, typer.Option(help="With --on: the column of a table to read.")]
+Key = Annotated[str | None, typer.Option(help="With --on: a column to copy into the results.")]
 AT_ONCE = 2000  # lines read before they are sorted by length and run together
 
 
@@ -64,6 +72,10 @@ class TaskCommand:
     device: Device = "auto"
     precision: Precision = "auto"
     threads: Threads = 0
+    on: OnCluster = None
+    workers: Workers = 1
+    column: Column = "text"
+    key: Key = None
 
     model: Any = field(init=False)  # its path, or several
     texts: list[str] = field(init=False)  # or files
@@ -84,6 +96,11 @@ class TaskCommand:
 
     def run(self) -> None:
         """Open the model, read the texts, write the results."""
+        if self.on is not None:
+            from regard.cli.bulk import run_on_ray
+
+            run_on_ray(self)
+            return
         self.open()
         advice = "type the name of a file a line; Ctrl-D ends" if self.task.reads_files else TYPE
         self.write(self.read(), 1 if is_typed(self.names, advice) else self.at_once)
@@ -201,9 +218,14 @@ def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
         instance = kind(**{each.name: values[each.name] for each in extra})
         instance.options = {name: option_value(each, values[name]) for name, each in spec.options.items()}
         instance.model, instance.texts = values["model"], values["text"] or []
-        instance.output = writable(instance.output)
+        if instance.on is None:
+            instance.output = writable(instance.output)
         source = typer_context.get_parameter_source("num_results") if "num_results" in values else None
         instance.shows_all = source is not None and source.name == "COMMANDLINE"
+        if instance.on is not None:
+            from regard.cli.bulk import check_bulk
+
+            check_bulk(instance)
         instance.run()
 
     command.__name__, command.__doc__ = kind.name, help_text(kind)
@@ -224,6 +246,8 @@ def option_type(option: Option) -> tuple[Any, Any]:
         name, kind = "--set", list[str] | None
         settings = typer.Option(name, help="Any field of the section decode: --set length_penalty=0.6.")
         return Annotated[kind, settings], None
+    if option.name == "json_schema":
+        return Annotated[Path | None, typer.Option(name, metavar="FILE", help=option.description)], None
     if isinstance(default, tuple):
         kind, default = list[str] | None, None
         option_help = f"{option.description.rstrip('.')}; repeatable."
@@ -238,6 +262,10 @@ def option_type(option: Option) -> tuple[Any, Any]:
 def option_value(option: Option, value: Any) -> Any:
     if option.name == "decode":
         return parse_options(value) or None
+    if option.name == "json_schema":
+        from regard.storage import read_json
+
+        return None if value is None else read_json(value)
     return tuple(value or ()) if isinstance(option.default, tuple) else value
 
 

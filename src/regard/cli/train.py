@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.terminal import messages, print_line, say
-from regard.errors import UsageError
+from regard.errors import PeerError, RegardError, UsageError
 from regard.resources import texts_of
 
 if TYPE_CHECKING:
@@ -85,19 +85,21 @@ def unit_of(config: Config | None, out: Path) -> str:
 def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.cli.train_view import view
     from regard.training import train as train_model
-    from regard.training.distributed import PeerError, is_rank0
+    from regard.training.distributed import is_rank0
     from regard.training.report import score_line
 
     console = messages()
     place = shlex.quote(str(out))
     if not is_rank0():
         try:
-            outcome = train_model(config, out, resume, None, strict)
-        except (PeerError, UsageError) as error:  # rank 0 reports it
+            outcome = train_model(config, out, resume, strict=strict)
+        except RegardError as error:  # rank 0 reports it, unless it is the one that is gone
+            if isinstance(error, PeerError) and error.reports:
+                raise
             sys.exit(error.exit_code)
         sys.exit(0 if outcome.finished else 130)
     with view(console, plain, unit_of(config, out)) as listener:
-        outcome = train_model(config, out, resume, listener, strict)
+        outcome = train_model(config, out, resume, [listener], strict)
     if not outcome.finished:
         console.print(f"saved after step {outcome.step}; resume with:  regard train --resume -o {place}")
         sys.exit(130)

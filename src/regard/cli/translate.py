@@ -72,11 +72,14 @@ class TranslateCommand(CandidateCommand):
         bool, typer.Option("--fuzzy", help="In a .po or .xliff: mark new translations for review.")
     ] = False
     workers: Annotated[
-        int, typer.Option(min=1, max=1024, help="Processes for a large file; requires -o.")
+        int, typer.Option(min=1, max=1024, help="Processes for a large file, or with --on; requires -o.")
     ] = 1
     by_line: list[Any] | None = field(init=False, default=None)  # the rows of the file --constraints
 
     def run(self) -> None:
+        if self.on is not None:
+            super().run()
+            return
         preload_detector(self.texts)
         self.by_line = read_constraints(self.constraints) if self.constraints else None
         document = self.check_options()

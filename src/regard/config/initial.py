@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from regard.config.model import Section
+from regard.config.model_base import Section
 
 Projection = Literal["q", "k", "v", "o", "gate", "up", "down"]
 
@@ -35,9 +35,16 @@ class Init(Section):
         1.0, gt=0, le=1, description="learning rate of a layer relative to the layer above"
     )
 
+    new_tokens: list[str] = Field(
+        [],
+        max_length=100_000,
+        description="words to add to its vocabulary, at first the means of their tokens",
+    )
+    trim: bool = Field(False, description="leave out tokens of its vocabulary that do not occur in the data")
     lora: LoRA | None = Field(
         None,
-        description='train low-rank adapters and nothing else: {rank = 8, alpha = 16.0, on = ["q", "v"]}',
+        description="train low-rank adapters, and a classifier's, tagger's or answerer's head: "
+        '{rank = 8, alpha = 16.0, on = ["q", "v"]}',
     )
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
@@ -49,12 +56,12 @@ class Init(Section):
             raise ValueError(f'init.freeze = {freeze}: a number of layers, or "body"')
         return freeze
 
-    def unsuitable(self, task: str, average: int) -> str:
+    def unsuitable(self, average: int) -> str:
         """Why a run cannot train adapters, "" if it can."""
         if self.model is None:
             return "init.lora adapts a pretrained model: name it in init.from"
+        if self.new_tokens or self.trim:
+            return "init.lora trains no embeddings: leave init.new_tokens and init.trim out"
         if self.freeze != 0:
             return "init.lora freezes everything else: leave init.freeze out"
-        if task not in ("translate", "generate", "fill"):
-            return f'init.lora is for models that write text, and a new head for "{task}" would stay random'
         return "init.lora with train.average: averages of A and of B are no average" if average > 1 else ""

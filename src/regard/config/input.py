@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_validator
 
-from regard.config.model import Section
+from regard.config.model_base import Section
 
 Side = Annotated[int, Field(ge=1, le=8192)]
 MOST_POSITIONS = 1 << 16  # of a picture: a hostile folder must not take the memory

@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails
 
 from regard.compat import VERSION, file_version, upgrade_config
 from regard.config.input import INPUTS
-from regard.config.model import CLASSES, FIELDS, Section
+from regard.config.model import CLASSES, FIELDS
+from regard.config.model_base import Section
 from regard.config.reading import SETTINGS, shown
 from regard.config.schema import DECODE_DEFAULTS, FAMILIES_OF, HEADS, METRICS, Config, Decode, Task, TaskName
 from regard.errors import UsageError, near_miss

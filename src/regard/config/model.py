@@ -9,78 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
-MOST = 10**12  # the largest count that a field takes
-Count = Annotated[int, Field(ge=1, le=MOST)]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-Layers = Annotated[int, Field(ge=1, le=1000)]
-Epsilon = Annotated[float, Field(gt=0)]
-Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
-
-
-class Section(BaseModel):
-    """Frozen: a resolved config is a value that is written into the run and never changes."""
-
-    # strict: `heads = true` is not 1 and `joint = "no"` is not a switch; a whole number may stand for a float
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, strict=True, allow_inf_nan=False
-    )
-
-
-class FamilyConfig(Section):
-    """What all families have."""
-
-    preset: str | None = Field(None, description="name of a preset that sets the other fields")
-    family: str
-    width: int = Field(512, ge=2, le=65536, description="d_model, the size of the hidden states")
-    layers: Layers = Field(6, description="number of layers, N")
-    dropout: Share = Field(0.1, description="on the embeddings and on the output of every sub-layer")
-
-
-class TokenConfig(FamilyConfig):
-    """What families that write or read tokens have."""
-
-    tie_embeddings: bool = Field(
-        True, description="output layer = target embedding (= source embedding with one vocabulary)"
-    )
-    max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence, in tokens")
-
-
-class AttentionConfig(FamilyConfig):
-    """What families of attention layers have."""
-
-    heads: int = Field(8, ge=1, le=1024, description="number of attention heads, h")
-    head_width: int | None = Field(None, ge=1, le=8192, description="d_k = d_v; default: width / heads")
-    feed_forward: int = Field(
-        2048, ge=1, le=1_000_000, description="d_ff, the inner size of the feed-forward"
-    )
-
-    @property
-    def channels(self) -> int:
-        """C, the width of one head."""
-        return self.head_width or self.width // self.heads
-
-    @model_validator(mode="after")
-    def _check_heads(self) -> AttentionConfig:
-        if self.head_width is None and self.width % self.heads:
-            raise ValueError(
-                f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "
-                "change one of them or give model.head_width"
-            )
-        return self
-
-
-class EncoderDecoderConfig(AttentionConfig, TokenConfig):
-    layers: Layers = Field(6, description="number of layers in the encoder and in the decoder, N")
-    encoder_layers: Layers | None = Field(None, description="default: layers")
-    decoder_layers: Layers | None = Field(None, description="default: layers")
-    head: ClassVar[None] = None
-
-    @property
-    def depth(self) -> tuple[int, int]:
-        """Layers of the encoder and of the decoder."""
-        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+from regard.config.model_base import (
+    MOST,
+    Activation,
+    AttentionConfig,
+    EncoderDecoderConfig,
+    Epsilon,
+    FamilyConfig,
+    Layers,
+    Section,
+    TokenConfig,
+    TwoWayWindow,
+    Window,
+)
 
 
 class TransformerConfig(EncoderDecoderConfig):
@@ -89,22 +32,37 @@ class TransformerConfig(EncoderDecoderConfig):
     family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
     activation: Activation = Field("relu", description="inside the feed-forward")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
-        "sinusoidal",
-        description="position embedding; sinusoidal_halves: all sines, then all cosines, as in Marian",
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned", "alibi"] = (
+        Field(
+            "sinusoidal",
+            description="position embedding; sinusoidal_halves: all sines, then all cosines, as transformers "
+            "has Marian's; sinusoidal_tensor2tensor: so too, with 2i / (width - 2), as M2M100 and Marian "
+            "itself; alibi: attention scores less a multiple of the distance",
+        )
+    )
+    window: TwoWayWindow = None
+    first_position: int = Field(
+        0, ge=0, le=1024, description="position of the first token; BART, mBART, M2M100: 2"
     )
     epsilon: Epsilon = Field(1e-5, description="of the layer norms")
     scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")
+    embedding_norm: bool = Field(False, description="layer norm of the embeddings (BART, mBART)")
     output_bias: bool = Field(False, description="bias on the output projection")
+    decoder_mixer: Literal["attention", "ssru"] = Field(
+        "attention",
+        description="how a decoder reads its own tokens; ssru: the recurrence of Marian's students",
+    )
     gated: ClassVar[bool] = False
     rms_norm: ClassVar[bool] = False
 
     @model_validator(mode="after")
     def _check_width(self) -> TransformerConfig:
-        if self.positions != "learned" and self.width % 2:
+        if self.positions.startswith("sinusoidal") and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
             )
+        if self.positions == "sinusoidal_tensor2tensor" and self.width < 4:
+            raise ValueError('model.width must be at least 4 for positions = "sinusoidal_tensor2tensor"')
         return self
 
 
@@ -154,11 +112,9 @@ class DecoderConfig(AttentionConfig, TokenConfig):
 
     head: ClassVar[None] = None
     norm: ClassVar[Literal["pre"]] = "pre"
-    positions: Literal["learned", "rotary"]
+    positions: Literal["learned", "rotary", "alibi"]
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary angles")
-    window: int | None = Field(
-        None, ge=1, le=MOST, description="each token sees so many tokens, itself included; default: all"
-    )
+    window: Window = None
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -179,8 +135,9 @@ class GPTConfig(DecoderConfig):
 
     family: Literal["gpt"] = Field("gpt", description="GPT-2")
     activation: Activation = Field("gelu_tanh", description="inside the feed-forward")
-    positions: Literal["learned", "rotary"] = Field(
-        "learned", description="position embedding, or rotary keys"
+    positions: Literal["learned", "rotary", "alibi"] = Field(
+        "learned",
+        description="position embedding, rotary keys, or attention scores less a multiple of the distance",
     )
     rotary_channels: int | None = Field(
         None, ge=2, le=MOST, multiple_of=2, description="channels of a head that rotate; default: all"
@@ -236,8 +193,14 @@ class BertConfig(AttentionConfig, TokenConfig):
     head_activation: Literal["tanh", "relu"] = Field(
         "tanh", description='head = "sentence": between its two layers; relu as in DistilBERT'
     )
-    positions: Literal["learned"] = Field("learned", description="position embedding")
+    positions: Literal["learned", "alibi"] = Field(
+        "learned", description="position embedding, or attention scores less a multiple of the distance"
+    )
     first_position: int = Field(0, ge=0, le=1024, description="its row of the table; RoBERTa: 2")
+    relative_bias: bool = Field(
+        False, description="besides, a learned bias of the attention scores by distance, as in MPNet"
+    )
+    window: TwoWayWindow = None
     epsilon: Epsilon = Field(1e-12, description="of the layer norms")
     norm: ClassVar[Literal["post"]] = "post"
     gated: ClassVar[bool] = False
@@ -246,6 +209,12 @@ class BertConfig(AttentionConfig, TokenConfig):
     @property
     def depth(self) -> tuple[int, int]:
         return self.layers, 0
+
+    @model_validator(mode="after")
+    def _check_bias(self) -> BertConfig:
+        if self.relative_bias and self.positions == "alibi":
+            raise ValueError('model.relative_bias goes with positions = "learned" alone')
+        return self
 
 
 class FrameEncoderConfig(AttentionConfig):

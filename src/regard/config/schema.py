@@ -12,16 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.compat import VERSION
 from regard.config.initial import Init as Init
 from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
-from regard.config.model import (
-    MOST,
-    AnyModelConfig,
-    Count,
-    ModelConfig,
-    Section,
-    Share,
-    TransformerConfig,
-    ViTConfig,
-)
+from regard.config.model import AnyModelConfig, ModelConfig, TransformerConfig, ViTConfig
+from regard.config.model_base import MOST, Count, Section, Share
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
 # text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number
@@ -40,10 +32,20 @@ class Weighted(Section):
         1.0, gt=0, le=1000, description="copies of each pair in an epoch; below 1: a random part"
     )
     prefix: str = Field("", description="text before every source")
+    target: str = Field(
+        "",
+        pattern=r"^[\w-]{0,30}$",
+        description="target language of a corpus: >>fr<< before every source",
+    )
     say: dict[str, str] = Field(default_factory=dict, description="target -> the words to learn instead")
     format: Format | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
     columns: Columns = Field(default_factory=dict, description="columns of a table, see data.columns")
     files: str | None = Field(None, description="where the files of a table are, see data.files")
+
+    @property
+    def front(self) -> str:
+        """What is before every source."""
+        return (f">>{self.target}<< " if self.target else "") + self.prefix
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a field takes one or a list of them.
@@ -71,7 +73,8 @@ class Task(Section):
 CORPORA = (
     '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
     "text: .txt; tags: .conll; questions: SQuAD's .json; pictures and sounds: a folder or .tar with a folder "
-    "for each class, or a table with a column of files), a [source, target] pair, "
+    "for each class, or a table with a column of files), each also at an address such as s3://bucket/a.tsv, "
+    "a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -102,6 +105,9 @@ class Data(Section):
         description="generate: the corpora are pictures with labels, and a text is a label, a newline and a "
         "character for each pixel: {height = 8, width = 8, levels = 16}",
     )
+    temperature: float = Field(
+        1.0, ge=1, le=100, description="T: corpora in proportion to (weight * pairs)^(1/T); 1 = as they are"
+    )
     modifiers: list[Modifier] = Field(
         default_factory=list, description="random changes of training samples (augmentation)"
     )
@@ -110,7 +116,7 @@ class Data(Section):
     def is_mix(self) -> bool:
         """Whether a training corpus is one of several tasks that a text-to-text model learns."""
         listed = [] if isinstance(self.train, str) else self.train
-        return any(isinstance(part, Weighted) and bool(part.prefix or part.say) for part in listed)
+        return any(isinstance(part, Weighted) and bool(part.front or part.say) for part in listed)
 
     @field_validator("train", "valid", "test")
     @classmethod
@@ -172,6 +178,10 @@ class Train(Section):
         4096, ge=16, le=MOST, description="padded source or target tokens, the larger side"
     )
     accumulate: Count = Field(1, description="batches of one update (gradient accumulation)")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only the inputs of blocks: less memory, a third more time, the same gradients",
+    )
     optimizer: Literal["adam", "adamw"] = Field(
         "adam", description="the paper's, or with decoupled weight decay"
     )
@@ -222,6 +232,15 @@ class Train(Section):
     )
     parallel: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="under torchrun: replicas (ddp, auto) or shards (fsdp)"
+    )
+    gradients: Literal["auto", "bfloat16"] = Field(
+        "auto", description="under torchrun: exchanged as they are, or in bfloat16, half the bytes"
+    )
+    timeout: float = Field(
+        600.0, gt=0, le=1e6, description="under torchrun: seconds after which a silent process is an error"
+    )
+    track: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(
+        default_factory=list, description="trackers that get what metrics.jsonl gets"
     )
 
     @model_validator(mode="after")
@@ -294,6 +313,7 @@ DECODE_DEFAULTS: dict[str, dict[str, object]] = {
     "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200, "tokens_per_batch": 4096}
 }
 HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
+LABELLING = ("classify", "tag", "answer")  # tasks whose head is new to a pretrained model
 
 
 class Recipe(Section):
@@ -331,9 +351,7 @@ class Config(Section):
             raise ValueError(
                 f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
             )
-        if self.init.lora is not None and (
-            reason := self.init.unsuitable(self.task.name, self.train.average)
-        ):
+        if self.init.lora is not None and (reason := self.init.unsuitable(self.train.average)):
             raise ValueError(reason)
         if self.data.pixels is not None and self.task.name != "generate":
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')

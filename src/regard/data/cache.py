@@ -18,6 +18,7 @@ from regard.errors import RegardError
 
 CACHE_VARIABLE = "REGARD_CACHE"
 MODELS = "models"  # folder of downloaded models
+FILES = "files"  # folder of corpora that were fetched from an address
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -36,7 +37,7 @@ def entries() -> list[Path]:
     """Complete folders, and partial ones of interrupted processes."""
     root = cache_folder()
     folders = (path for path in root.iterdir() if path.is_dir()) if root.is_dir() else iter(())
-    return sorted(path for path in folders if path.name != MODELS)
+    return sorted(path for path in folders if path.name not in (MODELS, FILES))
 
 
 def find_shards(digest: str | None, beside: Path) -> Path | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
 from regard.config.input import PixelText
-from regard.config.schema import TaskName
+from regard.config.schema import Config, TaskName
 from regard.data.files import find, folder_stamp, format_suffix, stamp
 from regard.data.readers import RawRow
 from regard.data.readers.annotated import read_labels, read_questions, read_tags
@@ -54,6 +54,12 @@ class CorpusSpec:
     inputs_only: bool = False  # a table may lack the column of the targets
     files: str | None = None  # where the files of a table are; None: beside it
     pixels: PixelText | None = None  # its pictures are read as texts
+    target: str = ""  # the language of its targets, in a mix of several
+
+    @property
+    def front(self) -> str:
+        """What is before every source."""
+        return (f">>{self.target}<< " if self.target else "") + self.prefix
 
     @property
     def is_multitask(self) -> bool:
@@ -94,6 +100,7 @@ def corpus_specs(corpora: Corpora, task: Task, data: Data | None = None) -> list
                 entry.columns or (data.columns if data is not None else {}),
                 files=entry.files or (data.files if data is not None else None),
                 pixels=data.pixels if data is not None else None,
+                target=entry.target,
             )
         )
     if not specs:
@@ -116,6 +123,30 @@ def _pair(names: list[str], task: Task, reads_pictures: bool) -> tuple[str, str]
 def parts(corpora: Corpora, task: Task | None = None) -> list[tuple[Corpus, float]]:
     """Corpora and their weights."""
     return [(spec.corpus, spec.weight) for spec in corpus_specs(corpora, task or Task())]
+
+
+def epoch_weights(data: Data, task: Task, corpora: Sequence[Sequence[Mapping[str, int]]]) -> list[float]:
+    """The weights of the training corpora, whose shards have so many pairs."""
+    weights = [spec.weight for spec in corpus_specs(data.train, task)]
+    if data.temperature == 1:
+        return weights
+    return tempered(weights, [sum(shard["pairs"] for shard in each) for each in corpora], data.temperature)
+
+
+def language_tokens(config: Config) -> list[str]:
+    """The tokens before the sources of a mix of target languages."""
+    specs = corpus_specs(config.data.train, config.task, config.data)
+    return [f">>{target}<<" for target in dict.fromkeys(each.target for each in specs if each.target)]
+
+
+def tempered(weights: Sequence[float], counts: Sequence[int], temperature: float) -> list[float]:
+    """The weights of corpora of so many pairs that are sampled by n^(1/T), in epochs of the same length.
+
+    See Arivazhagan et al. 2019.
+    """
+    sizes = [weight * count for weight, count in zip(weights, counts, strict=True)]
+    shares = [size ** (1 / temperature) for size in sizes]
+    return [share * sum(sizes) / sum(shares) / count for share, count in zip(shares, counts, strict=True)]
 
 
 def read_examples(
@@ -289,7 +320,7 @@ def _read_pairs(
         rows = read_pair_file(paths[0], spec.suffix(paths[0]), report, task, table)
     if split == "train" and paths:
         rows = training_pairs(rows, str(paths[0]), report, check_ratio=not spec.is_multitask)
-    if not spec.is_multitask:
+    if not spec.is_multitask and not spec.target:
         return rows
-    prefix, words = spec.prefix, spec.label_words
-    return ((line, prefix + source, words.get(target, target)) for line, source, target in rows)
+    front, words = spec.front, spec.label_words
+    return ((line, front + source, words.get(target, target)) for line, source, target in rows)

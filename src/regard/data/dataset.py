@@ -248,7 +248,10 @@ class Objective(ABC):
 class RowObjective(Objective):
     """An objective that makes a sample of each row by itself."""
 
-    extra: ClassVar[tuple[int, int]]  # special tokens that a sample adds to each column
+    @property
+    @abstractmethod
+    def extra(self) -> tuple[int, int]:
+        """Special tokens that a sample adds to each column."""
 
     @abstractmethod
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample: ...

@@ -48,7 +48,14 @@ def refuse_binary(path: Path, beginning: bytes = b"", suffix: str = "") -> None:
 
 
 def find(name: str) -> Path:
-    """The path of a corpus; `data:multi30k/train.en.gz` is relative to the folder REGARD_DATA."""
+    """The path of a corpus; `data:multi30k/train.en.gz` is relative to the folder REGARD_DATA.
+
+    The file at an address (s3://...) is fetched into the cache.
+    """
+    if "://" in name:
+        from regard.data.remote import fetch  # fsspec takes a while to import
+
+        return fetch(name)
     if not name.startswith("data:"):
         return Path(name)
     root = os.environ.get(DATA_VARIABLE)

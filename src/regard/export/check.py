@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import tokenizers
 import torch
 
 from regard.config import Decode
@@ -103,7 +102,7 @@ class Reference:
         """What the model reads, with special tokens."""
         if self.is_decoder_only:
             return [prompt(self.folder.source, text.source) for text in self.texts]
-        return [[*text.source, self.folder.source.end] for text in self.texts]
+        return [self.folder.source.framed(text.source) for text in self.texts]
 
     def search(self, beam: int, suppress: bool = True) -> list[Ids]:
         """The best hypothesis for each text, with CTranslate2's early stopping.
@@ -134,9 +133,8 @@ def prompt(tokenizer: Tokenizer, ids: Ids) -> Ids:
 
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
-    """The vocabulary by id; rows of the embedding without a token get a name."""
-    pipeline = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    names = [pipeline.id_to_token(number) or f"<row {number}>" for number in range(len(tokenizer))]
+    """The vocabulary by id."""
+    names = tokenizer.names
     if len(set(names)) < len(names):
         raise TokenizerError("two tokens of the vocabulary have one name, which other engines do not support")
     return names

@@ -20,12 +20,13 @@ from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
 from regard.export.sample import EncodedText, SampleTexts, real_texts, sample_for
 from regard.generation import decode
 from regard.generation.packing import activation_ranges
+from regard.inputs.text import Tokenizer
 from regard.models.encoder import EncoderOnly
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import read_data
 from regard.sample import Sample
 from regard.storage import Folder, open_folder, write_json, write_text
-from regard.storage.files import friendly_os_errors, new_folder
+from regard.storage.files import friendly_os_errors, new_folder, write_atomically
 from regard.storage.folder import FRAMES
 from regard.storage.models import find_model
 from regard.storage.weights import write_calibration
@@ -74,11 +75,22 @@ def export_model(
         with extra("gguf" if form == "gguf" else "export"):
             engine = import_module(MODULES[form])
         folder = open_folder(model)
+        framed = isinstance(folder.model, EncoderDecoder) and isinstance(folder.input, Tokenizer)
+        if framed and (folder.source.before or folder.source.language_tokens):
+            raise UsageError(
+                f"{model}: its texts begin with special tokens, which exports do not put there",
+                code="E_EXPORT_FAMILY",
+            )
         if folder.config.family not in FAMILIES[form]:
             raise UsageError(
                 f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
                 f"{', '.join(FAMILIES[form])}",
                 code="E_MODEL_FAMILY",
+            )
+        if getattr(folder.config, "decoder_mixer", "attention") != "attention":
+            raise UsageError(
+                f"{model}: model.decoder_mixer is not exported to {form}, which has no such layer",
+                code="E_EXPORT_FAMILY",
             )
         texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
@@ -106,9 +118,9 @@ def write_and_check(
 
 
 def write_tokenizers(place: Path, folder: Folder) -> None:
-    write_text(place / "tokenizer.json", folder.source.to_json(FRAMES.get(folder.config.family, "end")))
-    if folder.target is not folder.source:
-        write_text(place / "target_tokenizer.json", folder.target.to_json())
+    frame = FRAMES.get(folder.config.family, "end")
+    for name, content in folder.source.engine_files(folder.target, frame).items():
+        write_atomically(place / name, content)
 
 
 def config_json(folder: Folder) -> dict[str, Any]:
@@ -149,9 +161,11 @@ def program(folder: Folder, programs: dict[str, str], show: dict[str, str]) -> s
     special, names, head = folder.special, token_names(folder.target), folder.config.head or "words"
     limit = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
     starts = folder.source.adds_start
-    text = programs[type(folder.model).__name__].format(
+    library = "" if folder.source.library == "tokenizers" else f"_{folder.source.library}"
+    text = programs[f"{type(folder.model).__name__}{library}"].format(
         start=special.start,
         end=special.end,
+        end_name=names[special.end],
         prompt_start=f"{special.start}, " if starts else "",
         start_name=f"{names[special.start]!r}, " if starts else "",
         suppressed=list(special.suppressed),
@@ -203,7 +217,7 @@ def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
             yield collate([Sample(target=[special.start, *text.source]) for text in group], 1)
             continue
         assert isinstance(folder.model, EncoderDecoder)  # see `calibrate`
-        samples = [Sample(source=[*text.source, folder.source.end]) for text in group]
+        samples = [Sample(source=folder.source.framed(text.source)) for text in group]
         targets = [text.target for text in group]
         if not all(targets):
             outputs = decode(folder.model, samples, options, special, torch.device("cpu"))

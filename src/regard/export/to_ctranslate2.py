@@ -53,8 +53,12 @@ def write(folder: Folder, place: Path, precision: str) -> None:
 
 
 def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerConfig | T5Config) -> Spec:
+    refuse_parts(folder, "window", positions="alibi")
     encoder_layers, decoder_layers = config.depth
-    shape = common_shape(config) | {"relative_attention_bias": config.positions == "relative"}
+    shape = common_shape(config) | {
+        "relative_attention_bias": config.positions == "relative",
+        "layernorm_embedding": getattr(config, "embedding_norm", False),
+    }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(encoder_layers, config.heads, **shape),
         specs.TransformerDecoderSpec(
@@ -72,16 +76,14 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
     spec.register_target_vocabulary(token_names(folder.target))
     set_specials(spec.config, folder)
     spec.config.decoder_start_token = token_names(folder.target)[folder.special.start]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = bool(folder.source.after)
     return spec
 
 
 def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | LlamaConfig) -> Spec:
-    for field in ("window", "rope_scaling", "qk_norm", "parallel", "rotary_channels"):
-        if getattr(config, field, None):
-            raise UsageError(
-                f"{folder.path}: model.{field} is not exported to CTranslate2", code="E_EXPORT_FAMILY"
-            )
+    refuse_parts(
+        folder, "window", "rope_scaling", "qk_norm", "parallel", "rotary_channels", positions="alibi"
+    )
     rotary = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rope_theta}
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.depth[1],
@@ -94,6 +96,16 @@ def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | Llam
     spec.register_vocabulary(token_names(folder.target))
     set_specials(spec.config, folder)
     return spec
+
+
+def refuse_parts(folder: Folder, *fields: str, positions: str) -> None:
+    """Parts that CTranslate2 does not have, or has in another way."""
+    wrong = [field for field in fields if getattr(folder.config, field, None)]
+    if folder.config.positions == positions:
+        wrong.append("positions")
+    if wrong:
+        message = f"{folder.path}: model.{wrong[0]} is not exported to CTranslate2"
+        raise UsageError(message, code="E_EXPORT_FAMILY")
 
 
 def common_shape(config: TransformerConfig | T5Config | GPTConfig | LlamaConfig) -> dict[str, Any]:
@@ -117,10 +129,12 @@ def set_embedding(spec: Spec, table: Spec, embedding: TokenEmbedding, config: Mo
     table.weight = numbers(embedding.tokens.weight)
     spec.scale_embeddings = float(embedding.factor)
     if isinstance(embedding.positions, Learned):
-        spec.position_encodings.encodings = numbers(embedding.positions.table)
+        spec.position_encodings.encodings = numbers(embedding.positions.table[embedding.positions.first :])
     elif isinstance(embedding.positions, Sinusoidal):
         count = min(max(MIN_POSITIONS, 2 * config.max_length), MAX_POSITIONS)
         spec.position_encodings.encodings = numbers(embedding.positions.waves(torch.arange(count)))
+    if embedding.norm is not None:
+        set_norm(spec.layernorm_embedding, embedding.norm)
 
 
 def set_stack(spec: Spec, stack: Stack) -> None:
@@ -140,6 +154,7 @@ def set_stack(spec: Spec, stack: Stack) -> None:
 
 def set_block(spec: Spec, block: Block) -> None:
     attention, forward = block.attention, block.feed_forward
+    assert isinstance(attention, MultiHeadAttention)  # see `export_model`
     set_linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     finish_attention(spec.self_attention, attention, block.attention_residual.norm)
     if block.cross is not None and block.cross_residual is not None:

@@ -31,7 +31,7 @@ from regard.models.attention import visible
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model as AnyModel
 from regard.models.layers import Linear
-from regard.models.positions import Learned, Sinusoidal, TokenEmbedding, sinusoid
+from regard.models.positions import Learned, Sinusoidal, TokenEmbedding
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
@@ -66,18 +66,18 @@ class ComputedSinusoidal(nn.Module):
 
     def __init__(self, positions: Sinusoidal) -> None:
         super().__init__()
-        self.width, self.halves = positions.width, positions.halves
+        self.waves = positions.waves
 
     def forward(self, positions: Tensor) -> Tensor:
-        return sinusoid(positions.clamp(min=0), self.width, halves=self.halves)
+        return self.waves(positions.clamp(min=0))
 
 
 class UncheckedLearned(nn.Module):
     """`Learned` without its range check, which ONNX has too."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, positions: Learned) -> None:
         super().__init__()
-        self.table = nn.Parameter(table.detach())
+        self.table = nn.Parameter(positions.table.detach()[positions.first :])
 
     def forward(self, positions: Tensor) -> Tensor:
         return self.table[positions.clamp(min=0)]
@@ -91,7 +91,7 @@ def traceable(model: AnyModel) -> AnyModel:
             if isinstance(child, Sinusoidal):
                 setattr(parent, name, ComputedSinusoidal(child))
             elif isinstance(child, Learned):
-                setattr(parent, name, UncheckedLearned(child.table))
+                setattr(parent, name, UncheckedLearned(child))
             elif isinstance(child, Linear):
                 sizes = child.in_features, child.out_features, child.bias is not None
                 linear = nn.Linear(*sizes, device="meta")

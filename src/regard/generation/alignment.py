@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from regard.batch import collate
-from regard.data import Seq2Seq
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
 from regard.models.attention import BLOCK
@@ -38,17 +37,20 @@ def align(
     attending = [model for model in models if model.alignment is not None]
     if not attending:
         raise UsageError("this model has no cross-attention, so there is no alignment", code="E_ALIGNMENT")
-    objective = Seq2Seq(source, target)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}
     for start in range(0, len(order), BATCH_SIZE):
         numbers = order[start : start + BATCH_SIZE]
         # the decoder never reads the last token, and learned positions may have no row for it
-        samples = [objective.sample(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
+        samples = [
+            Sample(source.framed(pairs[number][0]), [target.start, *pairs[number][1][:-1]])
+            for number in numbers
+        ]
         weights = [cross_weights(model, samples) for model in attending]
         for number, *tables in zip(numbers, *weights):
             source_ids, target_ids = pairs[number]
-            source_words = [-1] * signs + source.words(source_ids[signs:], was_read=True)
+            outside = len(source.before) + signs
+            source_words = [-1] * outside + source.words(source_ids[signs:], was_read=True)
             mean = torch.stack(tables).mean(dim=0)
             aligned[number] = links(word_weights(mean, source_words, target.words(target_ids)))
     return [aligned[number] for number in range(len(pairs))]

@@ -24,6 +24,7 @@ from regard.generation.packing import (
     Calibration,
     HalfSelfAttention,
     Packing,
+    Shared,
     choose_precision,
     pack_blocks,
     pack_linears,
@@ -31,9 +32,8 @@ from regard.generation.packing import (
 from regard.models.attention import BLOCK, LONG_ROW, Mask
 from regard.models.cache import Cache, KeysValues, LayerCache
 from regard.models.layers import Tap
-from regard.models.positions import PositionTerms
+from regard.models.positions import NO_TERMS, PositionTerms
 from regard.models.transformer import (
-    NO_TERMS,
     CausalDecoder,
     EncoderDecoder,
     LanguageModel,
@@ -57,26 +57,35 @@ def make_engine(
 
 
 def open_engine(
-    model: Any, precision: str, calibration: Calibration | None = None, engine: str = "auto"
+    model: Any,
+    precision: str,
+    calibration: Calibration | None = None,
+    engine: str = "auto",
+    shared: Shared | None = None,
 ) -> tuple[Any, str]:
-    """The engine of this name, and the precision that was chosen."""
+    """The engine of this name, and the precision that was chosen. `shared` has what models with the same
+    parameters have packed."""
     if engine not in ENGINES:
         raise UsageError(f'engine "{engine}" is unknown; use {", ".join(ENGINES)}', code="E_ENGINE")
     model.eval()
-    return ENGINES[engine](model, precision, calibration)
+    return ENGINES[engine](model, precision, calibration, shared)
 
 
-def plain(model: nn.Module, precision: str, calibration: Calibration | None) -> tuple[nn.Module, str]:
+def plain(
+    model: nn.Module, precision: str, calibration: Calibration | None, shared: Shared | None
+) -> tuple[nn.Module, str]:
     """The model itself, as it was trained."""
     if precision not in ("auto", "float32"):
         raise UsageError(f'the engine "plain" computes in float32, not in {precision}', code="E_PRECISION")
     return model, "float32"
 
 
-def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple[Any, str]:
+def packed(
+    model: Any, precision: str, calibration: Calibration | None, shared: Shared | None
+) -> tuple[Any, str]:
     """Packed weights, and for a Transformer decoder a traced step."""
     chosen = choose_precision(precision, model, calibration)
-    packing = Packing(model, chosen, calibration)
+    packing = Packing(model, chosen, calibration, shared)
     if can_pack(next(model.parameters())) and pack_blocks(model, packing):
         release_memory()  # of the weights as they were
         if type(encoder := getattr(model, "encoder", None)) is Stack:
@@ -89,7 +98,7 @@ def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple
 
 
 # name -> maker of what has the model's methods, with the precision chosen; another engine is another entry
-ENGINES: dict[str, Callable[[Any, str, Calibration | None], tuple[Any, str]]] = {
+ENGINES: dict[str, Callable[[Any, str, Calibration | None, Shared | None], tuple[Any, str]]] = {
     "auto": packed,
     "packed": packed,
     "plain": plain,
@@ -122,8 +131,7 @@ class Engine:
 
     def __init__(self, model: EncoderDecoder | LanguageModel, precision: str) -> None:
         self.model, self.precision = model, precision
-        attention = next(iter(model.decoder)).attention
-        self.width = attention.heads * attention.channels
+        self.width = next(iter(model.decoder)).attention.cache_width
         self.steps_before_tracing = STEPS_BEFORE_TRACING
         # for each type of the cache: a trace is made for one type
         self.steps: dict[torch.dtype, int] = {}
@@ -138,13 +146,20 @@ class Engine:
         return bool(getattr(self.model, "reads_prompts", False))
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> Cache:
-        return self.model.start(batch, beams, dtype=cache_dtype(self.precision, self.width, beams))
+    def start(self, batch: Batch, beams: int = 1, past: Cache | None = None) -> Cache:
+        """As the model's; `past` has the beginnings of a language model's prompts."""
+        if isinstance(self.model, LanguageModel):
+            rows = 0 if batch.source is None else len(batch.source.positions)
+            cache = self.model.empty_cache(rows, self.dtype(beams)) if past is None else past
+            return self.model.start(batch, beams, cache=cache)
+        return self.model.start(batch, beams, dtype=self.dtype(beams))
+
+    def dtype(self, beams: int) -> torch.dtype:
+        return cache_dtype(self.precision, self.width, beams)
 
     @torch.no_grad()
     def start_encoded(self, source: Frames, beams: int = 1) -> Cache:
-        dtype = cache_dtype(self.precision, self.width, beams)
-        return cast(EncoderDecoder, self.model).start_encoded(source, beams, dtype)
+        return cast(EncoderDecoder, self.model).start_encoded(source, beams, self.dtype(beams))
 
     @torch.no_grad()
     def step(self, cache: Cache, tokens: Tensor) -> tuple[Tensor, Cache]:

@@ -6,7 +6,7 @@ row is scaled by its own largest number, as exact and a little slower. Both are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -34,12 +34,15 @@ from regard.models.layers import (
     batch_invariant_linear,
     keep_control_flow,
 )
+from regard.models.ssru import SSRU
 from regard.models.transformer import Stack
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 ActivationRange = tuple[float, float]  # the smallest and the largest number that a product reads
 Calibration = Mapping[str, ActivationRange]
+# modules by the parameters that they were made of, which other models have, too
+Shared = dict[Hashable, nn.Module]
 WIDE = 256  # channels from which on less precision is worth it without calibration
 LONGEST_HALF = 512  # columns, up to which sums in bfloat16 have equal bits for any padding
 WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs more than the product
@@ -49,16 +52,29 @@ class Packing:
     """Makes packed linear maps of those of a model."""
 
     def __init__(
-        self, model: nn.Module, precision: str = "float32", calibration: Calibration | None = None
+        self,
+        model: nn.Module,
+        precision: str = "float32",
+        calibration: Calibration | None = None,
+        shared: Shared | None = None,
     ) -> None:
         # by identity: a module that was packed must not be kept, with its weights, until the last one is
         self.names = {id(module): name for name, module in model.named_modules()}
         self.words = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
         self.precision, self.calibration = precision, calibration or {}
+        self.shared: Shared = {} if shared is None else shared
 
     def __call__(self, *parts: nn.Linear, activation: str = "none", inner: bool = False) -> nn.Module:
         """Several linear maps of the same input as one, and the activation that follows; `inner` results are
         read by products alone."""
+        parameters = [each for part in parts for each in (part.weight, part.bias)]
+        measured = self.calibration.get(self.names[id(parts[0])])
+        key = (*map(id, parameters), activation, inner, self.precision, measured)
+        if key not in self.shared:
+            self.shared[key] = self.packed(parts, activation, inner)
+        return self.shared[key]
+
+    def packed(self, parts: Sequence[nn.Linear], activation: str, inner: bool) -> nn.Module:
         weights = [part.weight.detach() for part in parts]
         weight = torch.cat(weights) if len(weights) > 1 else weights[0]
         biases = [part.bias.detach() for part in parts if part.bias is not None]
@@ -198,6 +214,21 @@ def attend_half(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, scale: float) -> 
     return z.view(rows, heads, tokens, channels)
 
 
+class PackedSSRU(SSRU):
+    """A recurrence whose two projections are one product."""
+
+    def __init__(self, layer: SSRU, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.channels = layer.channels
+        # one product has a bias for all outputs
+        layer.input.bias = nn.Parameter(torch.zeros_like(layer.forget.bias))
+        self.input_forget = packing(layer.input, layer.forget)
+
+    def projections(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        candidate, gate = self.input_forget(x).chunk(2, dim=-1)
+        return candidate, gate
+
+
 class PackedCrossAttention(MultiHeadAttention):
     """Cross-attention: queries of the target, and keys and values of the source as one product."""
 
@@ -235,11 +266,15 @@ def pack_blocks(model: nn.Module, packing: Packing) -> bool:
     stacks = {name: module for name, module in model.named_children() if isinstance(module, Stack)}
     for name, stack in stacks.items():
         for block in stack:
-            if isinstance(block.attention, PackedSelfAttention):
+            if isinstance(block.attention, PackedSelfAttention | PackedSSRU):
                 continue  # another task uses this model, too
-            is_half = name == "encoder" and stack.positions is None and packing.halves(block.attention)
-            kind = HalfSelfAttention if is_half else PackedSelfAttention
-            block.attention = kind(block.attention, packing, inner=is_half)
+            if isinstance(block.attention, SSRU):
+                block.attention = PackedSSRU(block.attention, packing)
+            else:
+                is_plain = name == "encoder" and stack.positions is None and stack.window is None
+                is_half = is_plain and packing.halves(block.attention)
+                kind = HalfSelfAttention if is_half else PackedSelfAttention
+                block.attention = kind(block.attention, packing, inner=is_half)
             if block.cross is not None:
                 block.cross = PackedCrossAttention(block.cross, packing)
             layer = block.feed_forward
@@ -341,3 +376,14 @@ def activation_ranges(model: nn.Module, batches: Iterable[Batch]) -> dict[str, A
         for hook in hooks:
             hook.remove()
     return ranges
+
+
+@torch.no_grad()
+def share_equal(model: nn.Module, other: nn.Module) -> None:
+    """Let a model use the parameters of another one where they are equal: they are in memory once."""
+    theirs = dict(other.named_parameters())
+    for path, module in model.named_modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            same = theirs.get(f"{path}.{name}" if path else name)
+            if same is not None and same.shape == parameter.shape and torch.equal(same, parameter):
+                setattr(module, name, same)

@@ -91,11 +91,10 @@ class BeginSuppressTokens:
     """Tokens that no output begins with, after a forced first token or prefix if there is one."""
 
     tokens: tuple[int, ...]
-    position: int
 
     def __call__(self, logits: Tensor, rows: RunningRows) -> None:
         lengths = zip(rows.lengths, rows.owners)
-        begins = (length == max(self.position, len(owner.prefix)) for length, owner in lengths)
+        begins = (length == max(int(0 in owner.forced), len(owner.prefix)) for length, owner in lengths)
         if first := [row for row, is_first in enumerate(begins) if is_first]:
             logits[torch.tensor(first)[:, None], list(self.tokens)] = NEG_INF
 
@@ -155,6 +154,14 @@ def word_boundary(logits: Tensor, rows: RunningRows) -> None:
             keep_only(logits[row], constraint.lexicon.new_word_tokens(owner.prefix))
 
 
+def follow_grammar(logits: Tensor, rows: RunningRows) -> None:
+    """Only tokens that the grammar of a request allows."""
+    for row, owner in enumerate(rows.owners):
+        grammar = owner.request.grammar
+        if grammar is not None and rows.lengths[row] >= len(owner.prefix):
+            keep_only(logits[row], grammar.next_tokens(rows.generated(row)[len(owner.prefix) :]))
+
+
 @dataclass(frozen=True, slots=True)
 class RequiredPhrases:
     """No end token before every required phrase is complete."""
@@ -179,18 +186,24 @@ def processors(key: BatchKey, special: SpecialTokens, device: torch.device) -> l
     if special.bad_words:
         chosen.append(BadWords(special.bad_words))
     if special.begin_suppressed:
-        chosen.append(BeginSuppressTokens(special.begin_suppressed, 0 if special.forced_bos is None else 1))
+        chosen.append(BeginSuppressTokens(special.begin_suppressed))
     if special.no_timestamps is not None:
         chosen.append(TimestampRules(special.no_timestamps, special.end))
-    chosen += [forbidden_phrases, word_boundary, MinLength(ends)]
+    chosen += [forbidden_phrases, word_boundary, MinLength(ends), follow_grammar]
     return [*chosen, RequiredPhrases(ends)] if key.kind == "phrases" else chosen
 
 
 def forced_tokens(logits: Tensor, rows: RunningRows) -> list[int]:
-    """Where only one token is allowed (prefix, forced first and last), log p = 0; the rows, for log Z = 0."""
+    """Where only one token is allowed (prefix, forced first and last), log p = 0; the rows, for log Z = 0.
+
+    So the end of an output that cannot go on by its grammar costs nothing.
+    """
     forced = []
     for row, owner in enumerate(rows.owners):
         token = owner.forced.get(rows.lengths[row])
+        if token is None and (grammar := owner.request.grammar) is not None:
+            is_over = list(grammar.next_tokens(rows.generated(row)[len(owner.prefix) :])) == [grammar.end]
+            token = grammar.end if is_over else None
         if token is not None:
             logits[row] = NEG_INF
             logits[row, token] = 0.0

@@ -19,6 +19,7 @@ from regard.sample import Sample, Source
 
 if TYPE_CHECKING:
     from regard.generation.constraints import Constraint
+    from regard.generation.grammar import Grammar
 
 NEG_INF = float("-inf")  # log p of a token that is not allowed, score of a key that is masked
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
@@ -75,7 +76,9 @@ class Request:
     options: Decode
     prefix: Sequence[int] = ()  # forced first tokens of the output
     constraint: Constraint | None = None
+    forced_bos: int | None = None  # the first token of the output; None: that of the model's settings
     draw: int | None = None  # the index of a single draw; None: all `options.beam` draws
+    grammar: Grammar | None = None  # which tokens may follow
 
     @property
     def draws(self) -> Sequence[int]:
@@ -125,8 +128,9 @@ class ActiveRequest:
 def activate(model: Steppable[S], request: Request, special: SpecialTokens, step: int) -> ActiveRequest:
     """A request that enters a search at `step`."""
     prefix, length, constraint = list(request.prefix), len(request.ids), request.constraint
-    if prefix and special.forced_bos is not None and prefix[0] != special.forced_bos:
-        prefix = [special.forced_bos, *prefix]
+    forced_bos = special.forced_bos if request.forced_bos is None else request.forced_bos
+    if prefix and forced_bos is not None and prefix[0] != forced_bos:
+        prefix = [forced_bos, *prefix]
     reads_prompts = bool(getattr(model, "reads_prompts", False))
     readable = model.longest_target
     if readable is not None and reads_prompts:  # the prompt takes part of the context window
@@ -136,8 +140,8 @@ def activate(model: Steppable[S], request: Request, special: SpecialTokens, step
     forced: dict[int, int] = {}
     if special.forced_eos is not None and not phrases:  # required phrases may still be missing at the limit
         forced[limit - 1] = special.forced_eos
-    if special.forced_bos is not None:
-        forced[0] = special.forced_bos
+    if forced_bos is not None:
+        forced[0] = forced_bos
     return ActiveRequest(
         request=request,
         prefix=prefix,

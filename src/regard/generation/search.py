@@ -138,6 +138,8 @@ class BeamSearch(Generic[S]):
             if self.beams > 1:
                 ranking, shift = logits - log_z, torch.zeros_like(log_z)
             ranking = repetition_penalty(ranking, tokens, penalty)
+        if self.special.renormalize:
+            shift = log_sum_exp(ranking)
         best, token = self.top_tokens(ranking, rows)  # [R,k]
         score = best - shift  # log softmax, only of the best
         log_p = score if ranking is logits else logits.gather(1, token) - log_z

@@ -176,10 +176,10 @@ def stream(trace: RunActivations, model: Model, side: str, position: int) -> Sum
             name = f"{side}.{number}.{kind}"
             if residual is None:  # no cross-attention
                 continue
-            if attention is None:
-                parts.add(name, row(f"{name}.output"))
-            else:
+            if isinstance(attention, MultiHeadAttention):
                 parts.add_heads(name, row(f"{name}.mixed"), attention)
+            else:
+                parts.add(name, row(f"{name}.output"))
             if not isinstance(residual, PreNorm):
                 parts.through(residual.norm, row(f"{name}.sum"), f"{name}.norm")
     parts.through(stack.final_norm, row(last_stream(stack, side)), f"{side}.out")

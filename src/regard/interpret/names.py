@@ -43,7 +43,8 @@ GATES: Mapping[str, str] = read_data("trace")["gates"]
 def _stack(side: str, size: str) -> Iterator[TensorName]:
     for name, (shape, meaning) in TENSORS["embedding"].items():
         yield TensorName(f"{side}.embedding.{name}", shape.replace("Q", size), meaning)
-    yield TensorName(f"{side}.positions.bias", f"H {size} {size}", "T5: added to the scores for a distance")
+    meaning = "T5, ALiBi: added to the scores for a distance"
+    yield TensorName(f"{side}.positions.bias", f"H {size} {size}", meaning)
     kinds = [("self", size, size)]
     if side == "encoder":
         yield TensorName("encoder.embedding.segments", "S D", "BERT: embedding of the first or second text")
@@ -52,6 +53,8 @@ def _stack(side: str, size: str) -> Iterator[TensorName]:
         for name in ("cosine", "sine"):
             meaning = f"rotary positions (Llama): {name} of each pair's angle"
             yield TensorName(f"decoder.positions.{name}", "T R", meaning)
+        for name, (shape, meaning) in TENSORS["ssru"].items():
+            yield TensorName(f"decoder.#.self.{name}", shape, f"SSRU: {meaning}")
     for kind, queries, keys in kinds:
         for name, (shape, meaning) in TENSORS["attention"].items():
             letters = shape.replace("Q", queries).replace("L", keys)
@@ -144,7 +147,8 @@ def attentions(model: Model) -> dict[str, MultiHeadAttention]:
     modules: dict[str, MultiHeadAttention] = {}
     for side, stack in stacks(model).items():
         for number, block in enumerate(stack):
-            modules[f"{side}.{number}.self"] = block.attention
+            if isinstance(block.attention, MultiHeadAttention):
+                modules[f"{side}.{number}.self"] = block.attention
             if block.cross is not None:
                 modules[f"{side}.{number}.cross"] = block.cross
     return modules

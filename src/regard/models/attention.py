@@ -7,6 +7,7 @@ B rows, T queries, S keys, D width, H heads, C channels per head, F feed-forward
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,10 @@ from torch import Tensor, nn
 
 from regard.batch import Frames, Tokens, Unpadding
 from regard.models.layers import Linear, Tap, is_plain, keep_control_flow
+from regard.models.positions import NO_TERMS, PositionTerms, apply_rotary
+
+if TYPE_CHECKING:
+    from regard.models.cache import LayerCache
 
 FEW_QUERIES = 8
 LONG_ROW = 128  # columns; up to so many, the fused kernel gives a row equal bits for any padding
@@ -203,20 +208,33 @@ def attend_by_row(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None, scale: float, lengths: Sequence[int]
 ) -> Tensor:
     """`attend` for each row with its own columns: long sums have the same bits in every batch, and padding is
-    not computed."""
+    not computed.
+
+    Where later keys are hidden, queries are taken in portions, each with the keys up to its last one: half
+    the work, and the same bits for the end of a prompt whose beginning is cached.
+    """
     z = torch.zeros_like(q)
     for row, length in enumerate(lengths):
-        queries, keys = round_up(length, BLOCK), round_up(length, kv_block(q.shape[3]))
-        one, here = slice(row, row + 1), slice(queries)
-        z[one, :, here] = attend(
-            q[one, :, here],
-            k[one, :, :keys],
-            v[one, :, :keys],
-            mask[one, :, here, :keys],
-            None if bias is None else bias[one, :, here, :keys],
-            scale,
-        )
+        is_causal = length > 1 and _keys(mask[row, 0, 0]) < _keys(mask[row, 0, length - 1])
+        step = LONG_ROW if is_causal else max(1, length)
+        for start in range(0, length, step):
+            end = min(start + step, length)
+            one, here = slice(row, row + 1), slice(start, start + round_up(end - start, BLOCK))
+            keys = round_up(_keys(mask[row, 0, end - 1]), kv_block(q.shape[3]))
+            z[one, :, here] = attend(
+                q[one, :, here],
+                k[one, :, :keys],
+                v[one, :, :keys],
+                mask[one, :, here, :keys],
+                None if bias is None else bias[one, :, here, :keys],
+                scale,
+            )
     return z
+
+
+def _keys(mask: Tensor) -> int:
+    """Columns up to the last key that a query sees: [S]."""
+    return int(mask.nonzero()[-1]) + 1
 
 
 def repeat_kv(x: Tensor, q: Tensor) -> Tensor:
@@ -273,6 +291,28 @@ class MultiHeadAttention(nn.Module):
         self.query_norm = None if head_norm is None else head_norm()
         self.key_norm = None if head_norm is None else head_norm()
 
+    @property
+    def cache_width(self) -> int:
+        """The channels of keys that a step reads of each token."""
+        return self.heads * self.channels
+
+    def mix(
+        self,
+        x: Tensor,
+        mask: Mask,
+        past: LayerCache | None = None,
+        tap: Tap | None = None,
+        order: PositionTerms = NO_TERMS,
+        layout: Unpadding | None = None,
+    ) -> Tensor:
+        """Self-attention over these tokens and those in the KV cache: [B,T,D] -> [B,T,D]."""
+        q, k, v = self.queries_keys_values(x, layout)  # [B,H,T,C], two of [B,G,T,C]
+        if order.rotation is not None:
+            q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
+        k, v = (k, v) if past is None else past.append(k, v)  # [B,G,S,C], with those in the KV cache
+        out: Tensor = self(q, k, v, mask, tap, order.bias, layout)
+        return out
+
     def queries(self, x: Tensor) -> Tensor:
         """q = W_q x, split into heads: [B,T,D] -> [B,H,T,C]."""
         return split_heads(self.query(x), self.heads)
@@ -309,7 +349,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
         scale = self.channels**-0.5 if self.scale is None else self.scale
-        if layout is not None and isinstance(mask, Tensor) and layout.columns > LONG_ROW:
+        if layout is not None and isinstance(mask, Tensor) and k.shape[2] > LONG_ROW:
             z = attend_by_row(q, k, v, mask, bias, scale, layout.lengths)
         elif tap is None or not isinstance(mask, Tensor):
             z = attend(q, k, v, mask, bias, scale)

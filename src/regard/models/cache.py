@@ -39,6 +39,12 @@ class LayerCache:
     value: Tensor  # [N,G,S,C]
     places: Tensor  # [N*G*T]: rows of the buffer seen as [N*G*S,C]
     width: int  # columns in use
+    tokens: int = 1  # T, of each beam
+
+    def write_state(self, state: Tensor) -> Tensor:
+        """Write states [N,T,D], which a recurrence has instead of keys; return all columns in use [N,S,D]."""
+        self.key.view(-1, self.key.shape[3]).index_copy_(0, self.places, state.reshape(-1, self.key.shape[3]))
+        return self.key[:, 0, : self.width]
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         """Write keys and values [N,G,T,C]; return all columns in use."""

@@ -36,7 +36,17 @@ from regard.models.layers import (
     RMSNorm,
     Scale,
 )
-from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal, TokenEmbedding
+from regard.models.positions import (
+    Alibi,
+    AttentionPositions,
+    Learned,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    TokenEmbedding,
+)
+from regard.models.ssru import SSRU
+from regard.models.ssru import WINDOW as SSRU_WINDOW
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 
 if TYPE_CHECKING:
@@ -81,23 +91,38 @@ class SkipInit(TorchFunctionMode):
 
 
 def transformer(config: TransformerConfig, source: int, target: int | None = None) -> EncoderDecoder:
-    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1)."""
+    """The paper's encoder-decoder (Vaswani et al. 2017, Figure 1).
+
+    With learned positions and a norm of the embeddings it is BART, pre-norm mBART, without that norm M2M100.
+    """
     width = config.width
-    waves = partial(Sinusoidal, halves=config.positions == "sinusoidal_halves")
-    positions = Learned if config.positions == "learned" else waves
+    waves: dict[str, Callable[..., Sinusoidal | Learned]] = {
+        "sinusoidal": Sinusoidal,
+        "sinusoidal_halves": partial(Sinusoidal, halves=True),
+        "sinusoidal_tensor2tensor": partial(Sinusoidal, halves=True, denominator=width - 2),
+        "learned": Learned,
+    }
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
         norm=partial(nn.LayerNorm, width, eps=config.epsilon),
         residual=RESIDUALS[config.norm],
         dropout=config.dropout,
+        positions=partial(Alibi, config.heads) if config.positions == "alibi" else None,
+        window=config.window,
     )
 
     def embed(words: nn.Embedding) -> TokenEmbedding:
         factor = width**0.5 if config.scale_embeddings else 1.0
-        return TokenEmbedding(words, positions(width, config.max_length), config.dropout, factor)
+        make = waves.get(config.positions)  # ALiBi adds nothing here
+        positions = make(width, config.max_length, config.first_position) if make else None
+        norm = parts.norm() if config.embedding_norm else None
+        return TokenEmbedding(words, positions, config.dropout, factor, norm=norm)
 
-    return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
+    causal = parts
+    if config.decoder_mixer == "ssru":
+        causal = replace(parts, mixer=partial(SSRU, width), positions=None, window=SSRU_WINDOW)
+    return encoder_decoder(config, source, target, parts, causal, embed, config.output_bias)
 
 
 def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecoder:
@@ -154,24 +179,27 @@ def encoder_decoder(
 
 
 def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
-    """GPT-2 (Radford et al. 2019): pre-norm, learned or rotary positions, tied embeddings.
+    """GPT-2 (Radford et al. 2019): pre-norm, learned or other positions, tied embeddings.
 
     With parallel layers, of whose heads a part rotates, it is GPT-NeoX (Pythia).
     """
-    width, rotary = config.width, config.positions == "rotary"
+    width = config.width
+    inside: dict[str, Callable[[], AttentionPositions]] = {
+        "rotary": partial(Rotary, config.channels, config.rope_theta, None, config.rotary_channels),
+        "alibi": partial(Alibi, config.heads),
+    }
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
         norm=partial(nn.LayerNorm, width, eps=config.epsilon),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels, config.rope_theta, None, config.rotary_channels)
-        if rotary
-        else None,
+        positions=inside.get(config.positions),
         window=config.window,
         parallel=config.parallel,
     )
-    return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
+    learned = None if config.positions in inside else Learned(width, config.max_length)
+    return language_model(config, vocabulary, parts, learned)
 
 
 def llama(config: LlamaConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
@@ -222,20 +250,24 @@ def language_model(
 
 
 def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
-    """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
+    """BERT (Devlin et al. 2019), or with a bias of the scores by distance MPNet; a head for the task."""
     from regard.models.encoder import HEAD_ACTIVATIONS, POOLS, EncoderOnly, SentenceHead, WordHead
 
     width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon)
     activation = ACTIVATIONS[config.activation]
+    alibi = partial(Alibi, config.heads) if config.positions == "alibi" else None
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, activation),
         norm=norm,
         residual=PostNorm,
         dropout=config.dropout,
+        positions=partial(RelativeBias, config.heads, True) if config.relative_bias else alibi,
+        window=config.window,
     )
     words = nn.Embedding(vocabulary, width)
-    positions = Learned(width, config.max_length, config.first_position)
+    is_learned = config.positions == "learned"
+    positions = Learned(width, config.max_length, config.first_position) if is_learned else None
     segments = nn.Embedding(config.segments, width) if config.segments else None
     source = TokenEmbedding(words, positions, config.dropout, segments=segments, norm=norm())
     between = HEAD_ACTIVATIONS[config.head_activation]
@@ -264,14 +296,15 @@ class Parts:
     norm: Callable[[], nn.Module]
     residual: type[PostNorm]
     dropout: float
-    positions: Callable[[], Rotary | RelativeBias] | None = None
+    positions: Callable[[], AttentionPositions] | None = None
     window: int | None = None
     parallel: bool = False
+    mixer: Callable[[], SSRU] | None = None  # instead of self-attention
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
             Block(
-                attention=self.attention(),
+                attention=(self.mixer or self.attention)(),
                 feed_forward=self.feed_forward(),
                 residual=lambda: self.residual(self.norm(), self.dropout),
                 cross=self.attention() if cross else None,
@@ -295,42 +328,14 @@ def recurrent(
     config: RNNConfig | BahdanauConfig, source_vocabulary: int, target_vocabulary: int | None = None
 ) -> RecurrentEncoderDecoder:
     """Sequence to sequence through one state (`rnn`), or with attention at every step (`bahdanau`)."""
-    from regard.models.recurrent import CELLS, SCORES, Cell, RecurrentEncoderDecoder, RNNDecoder, RNNEncoder
+    from regard.models.recurrent import build_recurrent, init_forget_bias
 
-    width = config.width
-    score = SCORES[config.score] if isinstance(config, BahdanauConfig) else None
-    source = nn.Embedding(source_vocabulary, width)
-    shared = target_vocabulary is None and config.tie_embeddings
-    target = source if shared else nn.Embedding(target_vocabulary or source_vocabulary, width)
-    output = Linear(width, target.num_embeddings, bias=False)
-    cell: Callable[[int, int], Cell] = CELLS[config.cell]
-    directions = 2 if score else 1
-    encoder = [[cell(width, width // directions) for _ in range(directions)] for _ in range(config.layers)]
-    decoder = [cell(width * (2 if score and not layer else 1), width) for layer in range(config.layers)]
-    state = width * decoder[0].parts
-    model = RecurrentEncoderDecoder(
-        source=source,
-        target=target,
-        encoder=RNNEncoder(encoder, config.dropout, config.reverse_source),
-        bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if score else nn.Identity(),
-        decoder=RNNDecoder(decoder, score(width) if score else None, width, config.dropout),
-        output=output,
-        dropout=config.dropout,
-    )
+    model = build_recurrent(config, source_vocabulary, target_vocabulary)
     init_glorot(model)
     init_forget_bias(model)
     if config.tie_embeddings:
-        output.weight = target.weight
+        model.output.weight = model.target.weight
     return model
-
-
-def init_forget_bias(model: nn.Module) -> None:
-    """Forget gates start open, with bias 1 (Jozefowicz et al. 2015)."""
-    from regard.models.recurrent import LSTM
-
-    for module in model.modules():
-        if isinstance(module, LSTM):
-            nn.init.ones_(module.read.bias[module.size : 2 * module.size])
 
 
 def init_glorot(model: nn.Module) -> None:

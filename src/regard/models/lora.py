@@ -22,6 +22,7 @@ PROJECTIONS = {  # name in [init] lora -> our modules
     "up": r"feed_forward\.up",
     "down": r"feed_forward\.down",
 }
+HEAD = ("head.", "output.")
 DOWN, UP, SCALE = "lora_a", "lora_b", "lora_scale"
 
 
@@ -45,9 +46,9 @@ class LoRALinear(Linear):
         return super().forward(x) + multiply(low, self.lora_b, None) * self.lora_scale
 
 
-def is_adapter(name: str) -> bool:
-    """Whether a parameter is one that is trained."""
-    return name.endswith((f".{DOWN}", f".{UP}"))
+def is_trained(name: str, with_head: bool) -> bool:
+    """Whether a parameter is trained: those of adapters, and of a head that is new to the model."""
+    return name.endswith((f".{DOWN}", f".{UP}")) or (with_head and name.startswith(HEAD))
 
 
 def add_adapters(model: nn.Module, rank: int, alpha: float, on: Sequence[str]) -> None:

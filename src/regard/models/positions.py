@@ -1,7 +1,7 @@
 """Embeddings and positions. Without positions attention and feed-forward layers ignore the order of tokens.
 
 Added to the embeddings (`Sinusoidal`, `Learned`), or applied inside every attention: a rotation of queries
-and keys (`Rotary`) or a bias on the scores (`RelativeBias`).
+and keys (`Rotary`) or a bias on the scores (`RelativeBias`, `Alibi`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def sinusoid(
 ) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian. Whisper
-    divides 2i by D - 2 instead of D (`denominator`).
+    Interleaved as in the formula; or in halves, sines before cosines. tensor2tensor, Marian, fairseq and
+    Whisper divide 2i by D - 2 instead of D (`denominator`), which transformers does not do for Marian.
     Computed in float64: large positions need the precision.
     """
     place = to_float64(positions)
@@ -57,16 +57,25 @@ class Sinusoidal(nn.Module):
 
     limit: int | None = None
 
-    def __init__(self, width: int, length: int, halves: bool = False, denominator: int | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        length: int,
+        first: int = 0,
+        halves: bool = False,
+        denominator: int | None = None,
+    ) -> None:
         super().__init__()
         self.width, self.halves, self.denominator = width, halves, denominator
+        self.first = first  # what the first token has instead of 0: M2M100
         self.table: Tensor
         rows = torch.arange(min(length, FIRST_POSITIONS), device="cpu")  # extended on demand
         self.register_buffer("table", self.waves(rows), persistent=False)
 
     def waves(self, positions: Tensor) -> Tensor:
         """[...] -> [...,D], computed."""
-        return sinusoid(positions, self.width, halves=self.halves, denominator=self.denominator)
+        places = positions + self.first
+        return sinusoid(places, self.width, halves=self.halves, denominator=self.denominator)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; the vectors at padding (-1) are masked later."""
@@ -221,6 +230,9 @@ class PositionTerms:
         return PositionTerms(rotation, None if self.bias is None else tap("bias", self.bias))
 
 
+NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
+
+
 class Rotary(nn.Module):
     """Rotary position embedding of queries and keys (Su et al. 2021, equation 34):
 
@@ -243,16 +255,18 @@ class Rotary(nn.Module):
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
-        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=place.device)  # 2i
-        frequency = self.theta ** (-pair / self.rotated)
-        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])  # [C/2]
-        if self.scaling is not None:
-            frequency = scale_frequencies(frequency, self.scaling)
-        angle = place[:, None, :, None] * frequency  # [B,1,T,C/2]
+        angle = place[:, None, :, None] * self.frequencies(place.device)  # [B,1,T,C/2]
         cosine, sine = angle.cos(), angle.sin()
         if place.device != query_pos.device:
             cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
         return PositionTerms(rotation=(cosine, sine))
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """Angle of each pair at position 1: [C/2]; 0 for those that do not rotate."""
+        pair = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=device)  # 2i
+        frequency = self.theta ** (-pair / self.rotated)
+        frequency = F.pad(frequency, [0, (self.channels - self.rotated) // 2])
+        return frequency if self.scaling is None else scale_frequencies(frequency, self.scaling)
 
 
 def scale_frequencies(frequency: Tensor, scaling: RopeScaling) -> Tensor:
@@ -302,3 +316,33 @@ class RelativeBias(nn.Module):
         ratio = distance.clamp(min=1).float() / exact
         far = exact + (ratio.log() / math.log(self.farthest / exact) * (buckets - exact)).long()
         return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+class Alibi(nn.Module):
+    """ALiBi (Press et al. 2022): -m |i - j| is added to the scores, with a slope m for each head.
+
+    Nothing is learned, and texts may be longer than those of the training.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes: Tensor
+        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float32, device="cpu")
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
+        """[B,T], [B,S] -> [B,H,T,S]."""
+        distance = (key_pos[:, None, None, :] - query_pos[:, None, :, None]).abs()
+        return PositionTerms(bias=-self.slopes[:, None, None] * distance)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """2^(-8/H), 2^(-16/H) ... 2^-8; where H is no power of two, those of the power below, then every second
+    one of the power above."""
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = (2.0 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2))
+    return [*slopes, *between][:heads]
+
+
+AttentionPositions = Rotary | RelativeBias | Alibi  # what a stack passes to all its attentions

@@ -10,7 +10,7 @@ with P parts (an LSTM's hidden state and memory cell, a GRU's hidden state).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
+from regard.config.model import BahdanauConfig, RNNConfig
 from regard.models.attention import BLOCK, masked_softmax, round_up
 from regard.models.cache import RecurrentCache, SourceCache, contiguous
 from regard.models.layers import Dropout, Linear, Tap, at_step, tapped, within
@@ -331,3 +332,36 @@ class RecurrentEncoderDecoder(nn.Module):
         valid = torch.ones_like(tokens, dtype=torch.bool)
         hidden, last = self.decode(words, valid, cache.hidden, memory, within(tap, "decoder"))
         return tapped(tap, "logits", self.output(hidden)), replace(cache, hidden=last)
+
+
+def build_recurrent(
+    config: RNNConfig | BahdanauConfig, source_vocabulary: int, target_vocabulary: int | None = None
+) -> RecurrentEncoderDecoder:
+    """A model whose weights are not initialised."""
+    width = config.width
+    score = SCORES[config.score] if isinstance(config, BahdanauConfig) else None
+    source = nn.Embedding(source_vocabulary, width)
+    shared = target_vocabulary is None and config.tie_embeddings
+    target = source if shared else nn.Embedding(target_vocabulary or source_vocabulary, width)
+    output = Linear(width, target.num_embeddings, bias=False)
+    cell: Callable[[int, int], Cell] = CELLS[config.cell]
+    directions = 2 if score else 1
+    encoder = [[cell(width, width // directions) for _ in range(directions)] for _ in range(config.layers)]
+    decoder = [cell(width * (2 if score and not layer else 1), width) for layer in range(config.layers)]
+    state = width * decoder[0].parts
+    return RecurrentEncoderDecoder(
+        source=source,
+        target=target,
+        encoder=RNNEncoder(encoder, config.dropout, config.reverse_source),
+        bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if score else nn.Identity(),
+        decoder=RNNDecoder(decoder, score(width) if score else None, width, config.dropout),
+        output=output,
+        dropout=config.dropout,
+    )
+
+
+def init_forget_bias(model: nn.Module) -> None:
+    """Forget gates start open, with bias 1 (Jozefowicz et al. 2015)."""
+    for module in model.modules():
+        if isinstance(module, LSTM):
+            nn.init.ones_(module.read.bias[module.size : 2 * module.size])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,24 +26,18 @@ from regard.models.attention import (
 )
 from regard.models.cache import Cache, KeysValues, LayerCache, SourceCache, contiguous, with_columns
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
-from regard.models.positions import (
-    Embedding,
-    PositionTerms,
-    RelativeBias,
-    Rotary,
-    TokenEmbedding,
-    apply_rotary,
-)
+from regard.models.positions import NO_TERMS, AttentionPositions, Embedding, PositionTerms, TokenEmbedding
 
-NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
+if TYPE_CHECKING:
+    from regard.models.ssru import SSRU
 
 
 class Block(nn.Module):
-    """Self-attention, in a decoder cross-attention, then feed-forward; each adds to the residual stream."""
+    """Self-attention (or SSRU), in a decoder cross-attention, then feed-forward; each adds to the stream."""
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: MultiHeadAttention | SSRU,
         feed_forward: FeedForward | GatedFeedForward,
         residual: Callable[[], PostNorm],
         cross: MultiHeadAttention | None = None,
@@ -71,11 +65,7 @@ class Block(nn.Module):
     ) -> Tensor:
         first, scope, across, feed = x, *(within(tap, part) for part in ("self", "cross", "feed_forward"))
         y = self.attention_residual.enter(x, scope)
-        q, k, v = self.attention.queries_keys_values(y, layout)  # [B,H,T,C], two of [B,G,T,C]
-        if order.rotation is not None:
-            q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
-        k, v = (k, v) if past is None else past.append(k, v)  # [B,G,S,C], with those in the KV cache
-        y = self.attention(q, k, v, mask, scope, order.bias, layout)
+        y = self.attention.mix(y, mask, past, scope, order, layout)
         x = tapped(tap, "after_self", self.attention_residual.leave(x, y, scope))  # [B,T,D]
         if self.cross is not None and self.cross_residual is not None and memory is not None:
             q = self.cross.queries(self.cross_residual.enter(x, across))
@@ -101,7 +91,7 @@ class Stack(nn.Module):
         self,
         blocks: Sequence[Block],
         final_norm: nn.Module,
-        positions: Rotary | RelativeBias | None = None,
+        positions: AttentionPositions | None = None,
         window: int | None = None,
     ) -> None:
         super().__init__()
@@ -157,7 +147,7 @@ def encode(embedding: Embedding, stack: Stack, source: Tokens | Frames, tap: Tap
         source = source.in_blocks(BLOCK)  # a front end changes the number of columns
     positions = source.positions
     dense = needs_dense_mask(positions.device, tap, stack.positions)
-    mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
+    mask = self_mask(source, causal=False, dense=dense, window=stack.window)  # [B,1,S,S]
     order = stack.position_terms(positions, positions, scope)
     layout, content, segments = None, source.content, source.segments
     if can_unpad(source, tap):
@@ -184,6 +174,7 @@ class StepInputs:
     order: PositionTerms = NO_TERMS
     width: int = 0
     layout: Unpadding | None = None
+    tokens: int = 1  # T; only steps of one token are compiled
 
     def tensors(self) -> list[Tensor]:
         """All of them in one list, for a compiled step."""
@@ -272,16 +263,22 @@ class CausalDecoder(nn.Module):
             mask = mask & paths.repeat_interleave(positions.shape[1] // cache.beams, dim=1)[:, None]
         order = self.decoder.position_terms(positions, key_positions, scope).to(x.dtype)
         memory, memory_mask = cache.memory, None
-        attention = next(iter(self.decoder)).attention
+        block = next(iter(self.decoder))
+        attention = block.attention
         if tap is None and positions.device.type == "cpu" and positions.shape[1] == cache.beams:
             mask = step_mask(mask, attention.heads, attention.kv_heads, x.dtype, order.bias)
             order = order.without_bias()
             if memory is not None:
-                memory_mask = memory.step_mask(attention.heads, x.dtype)
+                memory_mask = memory.step_mask(block.require_cross().heads, x.dtype)
         elif memory is not None:
             memory_mask = visible(positions, memory.positions, causal=False)
         layers = memory.layers if memory is not None else ()
-        return StepInputs(x, mask, places, cache.keys, cache.values, layers, memory_mask, order, width), cache
+        tokens_each = positions.shape[1] // cache.beams
+        keys, values = cache.keys, cache.values
+        inputs = StepInputs(
+            x, mask, places, keys, values, layers, memory_mask, order, width, None, tokens_each
+        )
+        return inputs, cache
 
     def run_step(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
         """[N,K*T,D] -> logits [N,K*T,V]."""
@@ -290,7 +287,8 @@ class CausalDecoder(nn.Module):
 
     def run_stack(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
         """[N,K*T,D] -> [N,K*T,D]; keys and values are written into the cache."""
-        past = [LayerCache(k, v, inputs.places, inputs.width) for k, v in zip(inputs.keys, inputs.values)]
+        places, width, tokens = inputs.places, inputs.width, inputs.tokens
+        past = [LayerCache(k, v, places, width, tokens) for k, v in zip(inputs.keys, inputs.values)]
         rest = inputs.memory, inputs.memory_mask, within(tap, "decoder"), inputs.order, inputs.layout
         out: Tensor = self.decoder(inputs.x, inputs.mask, past, *rest)
         return out
@@ -380,21 +378,22 @@ class LanguageModel(CausalDecoder):
 
     @torch.no_grad()
     def start(
-        self, batch: Batch, beams: int = 1, tap: Tap | None = None, dtype: torch.dtype | None = None
+        self, batch: Batch, beams: int = 1, tap: Tap | None = None, cache: Cache | None = None
     ) -> Cache:
-        """Feed the prompts (`batch.source`) without their last token, which the search feeds first."""
+        """Feed the prompts, behind a `cache` if given, without their last token, which the search feeds."""
         prompt = batch.source
         if not isinstance(prompt, Tokens):
             raise ValueError("a language model needs a prompt, at least the start token")
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
-        cache = self.empty_cache(len(lengths), dtype)
-        before = prompt.positions.masked_fill(prompt.positions >= lengths[:, None] - 1, -1)  # [N,T]
+        cache = self.empty_cache(len(lengths), None) if cache is None else cache
+        cached, fed = cache.lengths, (prompt.positions >= 0) & (prompt.positions < lengths[:, None] - 1)
+        before = (prompt.positions + cached[:, None]).masked_fill(~fed, -1)  # [N,T]
         if bool((lengths > 1).any()):
             inputs, cache = self.decode_inputs(cache, prompt.ids, before, tap)
             layout = Unpadding.of(before)
-            if can_unpad(prompt, tap):
+            if can_unpad(prompt, tap) or bool(cached.any()):
                 inputs = replace(inputs, x=layout.unpad(inputs.x), layout=layout)
             self.run_stack(inputs, tap)
-            cache.truncate(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
+            cache.truncate(cached + lengths - 1)  # new tokens overwrite the padding on the right
         cache.first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
         return cache.with_beams(beams)

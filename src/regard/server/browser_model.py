@@ -35,12 +35,12 @@ from regard.models.layers import (
     Scale,
 )
 from regard.models.positions import (
+    Alibi,
     Learned,
     RelativeBias,
     Rotary,
     Sinusoidal,
     TokenEmbedding,
-    scale_frequencies,
 )
 from regard.models.recurrent import GRU, LSTM, AdditiveScore, Cell, DotScore, RecurrentEncoderDecoder
 from regard.models.transformer import Block, CausalDecoder, EncoderDecoder, Stack
@@ -127,6 +127,9 @@ def settings(task: Any) -> dict[str, Any]:
         {each.scale for each in attention_shapes(folder.model).values()},
     )
     target = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
+    if isinstance(task, Translator) and task.source_ids([0]) != [0, folder.source.end]:
+        message = f"{folder.path}: a static page puts only the end token around a text"
+        raise UsageError(message, code="E_SITE_MODEL")
     placeholders = task.objective.placeholders if isinstance(task, Translator) else 0
     limits = {"translate": 1, "generate": 0}.get(folder.task.name, 2)
     decode = task.decode if isinstance(task, Generator) else folder.decode
@@ -281,22 +284,21 @@ class ModelParts:
         }
 
     def sinusoidal(self, module: Sinusoidal) -> Part:
-        rest = {"halves": module.halves, "denominator": module.denominator}
-        return {"kind": "sinusoidal", "width": module.width, **rest}
+        sizes = {name: getattr(module, name) for name in ("width", "first", "halves", "denominator")}
+        return {"kind": "sinusoidal", **sizes}
 
     def learned(self, module: Learned) -> Part:
         return {"kind": "learned", "table": self.weight(module.table), "first": module.first}
 
     def rotary(self, module: Rotary) -> Part:
-        pair = torch.arange(0, module.channels, 2, dtype=torch.float64)
-        frequency = module.theta ** (-pair / module.channels)
-        if module.scaling is not None:
-            frequency = scale_frequencies(frequency, module.scaling)
-        return {"kind": "rotary", "frequencies": frequency.tolist()}
+        return {"kind": "rotary", "frequencies": module.frequencies(torch.device("cpu")).tolist()}
 
     def relative(self, module: RelativeBias) -> Part:
         sizes = {name: getattr(module, name) for name in ("both_ways", "buckets", "farthest")}
         return {"kind": "relative", "table": self.weight(module.table.weight), **sizes}
+
+    def alibi(self, module: Alibi) -> Part:
+        return {"kind": "alibi", "slopes": module.slopes.tolist()}
 
     def attention(self, module: MultiHeadAttention) -> Part:
         layers = ("query", "key", "value", "output", "query_norm", "key_norm")
@@ -315,7 +317,7 @@ class ModelParts:
     def block(self, module: Block) -> Part:
         parts = ("attention", "cross", "feed_forward")
         names = [*parts, *(f"{part}_residual" for part in parts)]
-        return {name: self.part(getattr(module, name)) for name in names}
+        return {"parallel": module.parallel, **{name: self.part(getattr(module, name)) for name in names}}
 
     def stack(self, module: Stack) -> Part:
         return {
@@ -365,6 +367,7 @@ DESCRIBE: dict[Any, Callable[[ModelParts, Any], Part]] = {
     Learned: ModelParts.learned,
     Rotary: ModelParts.rotary,
     RelativeBias: ModelParts.relative,
+    Alibi: ModelParts.alibi,
     MultiHeadAttention: ModelParts.attention,
     FeedForward | GatedFeedForward: ModelParts.feed_forward,
     PostNorm: ModelParts.residual,

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from regard.errors import RegardError
 from regard.inputs.language import Detector
+from regard.inputs.text.languages import source_language
 from regard.server.connections import Connections
 from regard.server.errors import APIError, unknown_model
 from regard.server.keys import Keys
@@ -211,6 +212,9 @@ def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Tran
         if not isinstance(task, Translator):
             continue
         source, languages = task.folder.task.source, task.folder.source.languages
+        if task.folder.target.language_tokens and task.special.forced_bos is None:
+            source = source_language(task.folder.source) or source
+            languages = tuple(task.folder.target.language_tokens)
         for target in languages or (task.folder.task.target,):
             chosen = task.into(target) if languages else task
             pairs.setdefault((source, target), (name, chosen))

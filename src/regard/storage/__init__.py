@@ -5,10 +5,15 @@ from regard.storage.checkpoint import (
     average_weights,
     checkpoint_folder,
     checkpoint_steps,
+    damage,
+    finish_sharded,
     is_complete,
+    is_saved,
     load_checkpoint,
     load_latest,
     prune,
+    read_checkpoint,
+    read_manifest,
     save_checkpoint,
 )
 from regard.storage.checksums import remove_checksums, verified, write_checksums

@@ -3,12 +3,15 @@
 A checkpoint is written under another name: its files, then its manifest (the SHA-256 of each file), each
 synced; then the folder is synced, renamed, and the parent folder synced. Only then are older checkpoints
 deleted. A folder without a valid manifest is no checkpoint. The newest one is computed, never stored.
+
+One process writes model.safetensors and optimizer.safetensors. Several write one file of each kind per rank
+(`sharded.py`), at the same time; whoever reads a checkpoint gets full tensors, or the regions it asks for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +38,9 @@ from regard.storage.weights import read_safetensors
 Tensors = Mapping[str, Tensor]
 STEP = re.compile(r"step-(\d+)")
 MANIFEST = "manifest.json"
-CONTENT = (WEIGHTS, "optimizer.safetensors", "state.json")
+KINDS = ("model", "optimizer")
+STATE = "state.json"
+CONTENT = (WEIGHTS, "optimizer.safetensors", STATE)  # of one process
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,42 @@ def checkpoint_folder(run: Path, step: int) -> Path:
 def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Durable when this returns; a failure leaves the older checkpoints as they are."""
     final = checkpoint_folder(run, step)
-    if final.exists():
-        if is_complete(final):
-            return final  # a step of a run is the same however often it is done
-        with friendly_os_errors(final):
-            remove_whole(final)
+    if is_saved(final):
+        return final
     with new_folder(final) as folder, friendly_os_errors(final):
         manifest = {"step": step, "files": write_contents(folder, checkpoint)}
         write_new(folder / MANIFEST, to_json(manifest).encode())
     return final
+
+
+def is_saved(final: Path) -> bool:
+    """Whether a step need not be saved again: it is the same however often it is done.
+
+    Removes a damaged checkpoint.
+    """
+    if not final.exists():
+        return False
+    if is_complete(final):
+        return True
+    with friendly_os_errors(final):
+        remove_whole(final)
+    return False
+
+
+def finish_sharded(final: Path, folder: Path, state: Json, files: Mapping[str, Json]) -> None:
+    """State and manifest of a checkpoint whose other `files` all ranks have written into `folder`."""
+    for name, entry in files.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != entry["bytes"]:
+            raise RegardError(
+                f"{path}: written by another rank, but not seen by rank 0; put the run folder on a file "
+                "system that all machines share",
+                code="E_RUN_SHARED",
+            )
+    content = to_json(state).encode()
+    write_new(folder / STATE, content)
+    entries = {**files, STATE: {"bytes": len(content), "sha256": sha256_of(content)}}
+    write_new(folder / MANIFEST, to_json({"step": int(final.name.split("-")[1]), "files": entries}).encode())
 
 
 def write_contents(folder: Path, checkpoint: Checkpoint) -> Json:
@@ -81,7 +113,7 @@ def contents(checkpoint: Checkpoint) -> Iterable[tuple[str, bytes]]:
     for name, tensors in (("optimizer", checkpoint.optimizer), ("model", checkpoint.model)):
         plain = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
         yield f"{name}.safetensors", save(plain)
-    yield "state.json", to_json(checkpoint.state).encode()
+    yield STATE, to_json(checkpoint.state).encode()
 
 
 def checkpoint_steps(run: Path) -> list[int]:
@@ -92,8 +124,8 @@ def checkpoint_steps(run: Path) -> list[int]:
     return sorted(int(m[1]) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)))
 
 
-def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
-    """Raise with the file's name unless the manifest is intact and each named file matches it."""
+def read_manifest(folder: Path) -> Json:
+    """The entries of a checkpoint's files; raise unless the manifest is intact and lists all of them."""
     path = folder / MANIFEST
     manifest = read_json(path)
     with friendly_os_errors(path, "read"):
@@ -101,13 +133,37 @@ def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
     files = manifest.get("files")
     if not is_as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
         raise CheckpointError(f"{path}: damaged, or of another checkpoint")
-    if set(files) != set(CONTENT):
+    if set(files) != set(CONTENT) and not is_sharded(files):
         raise CheckpointError(f"{path}: not a manifest of a checkpoint")
-    for name in names:
+    return files
+
+
+def is_sharded(names: Iterable[str]) -> bool:
+    """Whether these are all files of a checkpoint that several ranks wrote."""
+    from regard.storage.sharded import shard_names
+
+    parts = shard_names([*names])
+    return parts is not None and {*names} == {*parts, STATE}
+
+
+def damage(folder: Path, name: str, entry: Json) -> str:
+    """What is wrong with a file of a checkpoint; "" if it matches its entry."""
+    try:
         with friendly_os_errors(folder / name, "read"):
-            is_intact = (folder / name).is_file() and files[name] == file_entry(folder / name)
-        if not is_intact:
-            raise CheckpointError(f"{folder / name}: missing or damaged (it differs from the manifest)")
+            is_intact = (folder / name).is_file() and entry == file_entry(folder / name)
+    except RegardError as error:
+        return str(error)
+    return "" if is_intact else f"{folder / name}: missing or damaged (it differs from the manifest)"
+
+
+def verify(folder: Path, kinds: Sequence[str] = (*KINDS, "state")) -> list[str]:
+    """Raise with the file's name unless the manifest is intact and the files of these kinds match it; the
+    names of all files."""
+    files = read_manifest(folder)
+    for name in files:
+        if name.startswith(tuple(kinds)) and (problem := damage(folder, name, files[name])):
+            raise CheckpointError(problem)
+    return list(files)
 
 
 def is_complete(folder: Path) -> bool:
@@ -118,22 +174,41 @@ def is_complete(folder: Path) -> bool:
     return True
 
 
+def read_checkpoint(folder: Path, names: Sequence[str]) -> Checkpoint:
+    """The content of a checkpoint whose files are intact."""
+    model, optimizer = (read_kind(folder, names, kind) for kind in KINDS)
+    return Checkpoint(model, optimizer, read_json(folder / STATE, finite=False))
+
+
+def read_kind(folder: Path, names: Sequence[str], kind: str) -> Tensors:
+    whole = f"{kind}.safetensors"
+    if whole in names:
+        return current_weight_names(read_safetensors(folder / whole))
+    from regard.storage.sharded import ShardedTensors
+
+    return ShardedTensors([folder / name for name in names if name.startswith(kind)])
+
+
 def load_checkpoint(folder: Path) -> Checkpoint:
-    verify(folder)
-    return Checkpoint(
-        model=current_weight_names(read_safetensors(folder / WEIGHTS)),
-        optimizer=current_weight_names(read_safetensors(folder / "optimizer.safetensors")),
-        state=read_json(folder / "state.json", finite=False),
-    )
+    return read_checkpoint(folder, verify(folder))
 
 
-def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None) -> Checkpoint | None:
-    """The newest valid checkpoint, up to the step `last`; damaged ones are skipped with a warning."""
-    for step in reversed(checkpoint_steps(run)):
+def load_latest(
+    run: Path,
+    warn: Callable[[str], None],
+    last: int | None = None,
+    load: Callable[[Path], Checkpoint] = load_checkpoint,
+    steps: Sequence[int] | None = None,
+) -> Checkpoint | None:
+    """The newest valid checkpoint, up to the step `last`; damaged ones are skipped with a warning.
+
+    Ranks give the `steps` that rank 0 sees, and a way to `load` one together.
+    """
+    for step in reversed(checkpoint_steps(run) if steps is None else steps):
         if last is not None and step > last:
             continue
         try:
-            return load_checkpoint(checkpoint_folder(run, step))
+            return load(checkpoint_folder(run, step))
         except RegardError as error:
             warn(f"{error}; skipped, using the checkpoint before it")
     return None
@@ -141,8 +216,7 @@ def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None)
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """The weights of one checkpoint, adapters merged; the optimizer's file is not read."""
-    verify(folder, (WEIGHTS,))
-    weights = current_weight_names(read_safetensors(folder / WEIGHTS))
+    weights = dict(read_kind(folder, verify(folder, ("model",)), "model"))
     if not any(name.endswith(".lora_a") for name in weights):
         return weights
     from regard.models.lora import merged

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -261,12 +262,28 @@ def remove_partials(folder: Path) -> None:
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder to fill, which gets the name `out` once it is on the disk, and is removed on errors."""
+    with new_path(out, "folder") as partial:
+        with friendly_os_errors(out):
+            make_folders(partial)
+        yield partial
+
+
+@contextmanager
+def new_file(out: Path) -> Iterator[Path]:
+    """The same for a file, for content that should not be in memory as a whole."""
+    with new_path(out, "name") as partial:
+        with friendly_os_errors(out):
+            make_folders(partial.parent)
+        yield partial
+
+
+@contextmanager
+def new_path(out: Path, kind: str) -> Iterator[Path]:
     if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
+        raise UsageError(f"{out} already exists; choose another {kind}", code="E_OUTPUT_EXISTS")
     partial = out.with_name(f".{out.name}{PARTIAL}")
     with friendly_os_errors(out):
         remove_tree(partial)
-        make_folders(partial)
     try:
         yield partial
         with friendly_os_errors(out):
@@ -355,12 +372,12 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _owner(handle: int) -> str:
-    text = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-    return f" ({text})" if text.isdigit() else ""
+    pid, _, host = os.pread(handle, 300, 0).decode("ascii", "replace").strip().partition(" ")
+    return f" ({pid}{f' on {host}' if host else ''})" if pid.isdigit() else ""
 
 
 def _write_owner(handle: int) -> None:
-    """The process id, for the message of a refused process only."""
+    """Process id and host, for the message of a refused process only."""
     with suppress(OSError):  # the lock holds on a full disk too
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode("ascii", "replace"), 0)

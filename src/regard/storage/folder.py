@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,7 @@ class Folder(TextSides):
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
     engine: str = "auto"  # a name of regard.generation.engine.ENGINES
     speech: SpeechTokens | None = None  # of another program's model that transcribes
+    shared: Any = None  # regard.generation.packing.Shared: what models with the same parameters share
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or parameters(self.model))
@@ -85,6 +86,7 @@ class BareEncoder(TextSides):
     input: Input
     model: EncoderOnly
     engine: str = "auto"
+    shared: Any = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
         "suppress_tokens": sorted(tokenizer.suppressed),
+        **({} if tokenizer.first is None else {"forced_bos_token_id": tokenizer.first}),
     }
 
 
@@ -243,11 +246,16 @@ def find_folder(path: Path) -> tuple[Path, Path | None]:
 
 def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
-    folder, _ = find_folder(path)
+    folder, adapter = find_folder(path)
     file = folder / "config.json"
     if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
         return False
-    return task_of(read_json(file), str(file)) is None
+    content = read_json(file)
+    if adapter is not None:
+        from regard.storage.adapters import with_head
+
+        content = with_head(content, adapter)
+    return task_of(content, str(file)) is None
 
 
 def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
@@ -293,14 +301,32 @@ def describe(path: Path) -> FolderSpec:
     if not file.is_file():
         raise UsageError(f"{home} is not a model folder: it has no config.json", code="E_MODEL_FOLDER")
     content = read_config(file)
+    run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None
+    if adapter is not None:
+        from regard.storage.adapters import with_head
+
+        whole = with_head(content, adapter)
+        run = run if whole is content else None  # the head of another task
+        content = whole
     config = model_config(content, str(file))
     source, target = load_inputs(home, content)
-    run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None
     if run is not None and path != home:
         config = in_training_order(config, run)
     task = run.task if run else task_of(content, str(file))
     labels = labels_of(content, task, str(file))
+    if run is not None and isinstance(source, Tokenizer) and isinstance(target, Tokenizer):
+        with located(home / "run.toml"):
+            source, target = for_languages(source, target, run.task)
     return FolderSpec(path, home, content, config, run, task, labels, source, target, adapter)
+
+
+def for_languages(source: Tokenizer, target: Tokenizer, task: Task) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run, which name its languages if they have tokens for them."""
+    if task.name != "translate" or not target.language_tokens:
+        return source, target
+    from regard.inputs.text.languages import both_between  # which few models need
+
+    return both_between((source, target), task.source, task.target)
 
 
 def in_training_order(config: ModelConfig, run: RunSettings) -> ModelConfig:
@@ -318,12 +344,13 @@ def weights_of(spec: FolderSpec, model: nn.Module, head: str | None) -> dict[str
     else:
         content, tensors = spec.content, read_tensors(spec.path)
     if spec.adapter is not None:
-        from regard.storage.adapters import read_adapter
+        from regard.storage.adapters import read_adapter, without_other_heads
 
         if spec.path != spec.home or content.get("model_type") == "regard":
             message = f"{spec.path}: adapters have names of transformers, which this model lacks"
             raise UsageError(message, code="E_ADAPTER")
-        tensors = read_adapter(spec.adapter).merge(tensors)
+        adapter = read_adapter(spec.adapter)
+        tensors = adapter.merge(without_other_heads(tensors, content, head) if adapter.saved else tensors)
     shapes: dict[str, Sequence[int]] = {name: each.shape for name, each in model.named_parameters()}
     if head != spec.config.head:
         shapes = {name: each for name, each in shapes.items() if not name.startswith(("head.", "output."))}

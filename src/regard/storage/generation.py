@@ -48,6 +48,9 @@ OFF: dict[str, Any] = {
     "force_words_ids": None,
     "constraints": None,
     "dola_layers": None,
+    "stop_strings": None,
+    "max_time": None,
+    "token_healing": False,
 }
 
 
@@ -98,7 +101,12 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
         return tuple(_ids(values, name, size, file))
 
     def one(name: str) -> int | None:
-        return next(iter(several(name)), None)
+        values = several(name)
+        if len(values) > 1:
+            raise UsageError(
+                f"{file}: {name} = {shown(settings[name])} is more than one token", code=UNSUPPORTED
+            )
+        return next(iter(values), None)
 
     bad = settings.get("bad_words_ids") or []
     if not isinstance(bad, list):
@@ -124,6 +132,7 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
         max_length=_count(settings, "max_length", file) if has_prompt else None,
         min_length=(_count(settings, "min_length", file) or 0) if has_prompt else 0,
         no_timestamps=timeless,
+        renormalize=settings.get("renormalize_logits") is True,
     )
 
 

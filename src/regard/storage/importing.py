@@ -1,8 +1,8 @@
 """`regard models import`: convert a folder whose weights are pickles (pytorch_model.bin) to safetensors.
 
 A pickle can run code while it is read. So a separate process reads it, weights only and with limits
-(`unpickle.py`), and this process reads only the safetensors that it writes. Whisper models of CTranslate2
-(model.bin) and files of llama.cpp (.gguf) hold numbers only and are read here (`ctranslate2.py`, `gguf/`).
+(`unpickle.py`), and this process reads only the safetensors that it writes. Models of CTranslate2 (model.bin,
+.argosmodel) and files of llama.cpp (.gguf) hold numbers only and are read here (`ctranslate2/`, `gguf/`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from regard.config.reading import LARGE, read_bytes
 from regard.errors import UsageError
 from regard.storage import unpickle
-from regard.storage.ctranslate2 import MODEL, convert_ctranslate2
 from regard.storage.files import (
     check_files,
     check_inside,
@@ -27,6 +26,7 @@ from regard.storage.files import (
     write_json,
 )
 from regard.storage.folder import read_model
+from regard.storage.marian.file import find_model
 from regard.storage.weights import INDEX, WEIGHTS, index_parts
 
 PICKLE, PICKLES = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -35,28 +35,41 @@ COPIED = {".json", ".jinja", ".txt", ".spm", ".model", ".md"}
 COPIED_NAMES = {"LICENSE", "README"}
 ENVIRONMENT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")  # variables that the process gets
 REFUSED = "E_IMPORT"
-GGUF = ".gguf"
+GGUF, ARGOS, MODEL = ".gguf", ".argosmodel", "model.bin"
+FILES = (GGUF, ARGOS, ".npz", ".bin")
 PART = "model-{:05d}-of-{:05d}.safetensors"
 
 
 def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Write a folder with safetensors, completely or not at all; returns the names of its files."""
-    if source.suffix == GGUF and source.is_file():
-        from regard.storage.gguf import convert_gguf
-
-        with new_folder(out) as work:
-            convert_gguf(source, work, say)
-            check(work, source)
-        return sorted(path.name for path in out.iterdir())
-    if not source.is_dir():
-        raise UsageError(f"{source} is not a folder", code="E_MODEL_FOLDER")
+    if not source.is_dir() and not (source.is_file() and source.suffix in FILES):
+        message = f"{source} is neither a folder nor a file of the kind {', '.join(FILES)}"
+        raise UsageError(message, code="E_MODEL_FOLDER")
+    model = None if source.suffix in (GGUF, ARGOS) else find_model(source)
+    if source.is_file() and source.suffix not in (GGUF, ARGOS) and model is None:
+        raise UsageError(f"{source}: not a model of Marian; name its folder", code=REFUSED)
     with new_folder(out) as work:
-        if (source / MODEL).is_file():
+        if source.is_file() and source.suffix == GGUF:
+            from regard.storage.gguf import convert_gguf
+
+            convert_gguf(source, work, say)
+        elif model is not None:
+            from regard.storage.marian.convert import convert_marian
+
+            say(f"reading {model.name} of Marian")
+            convert_marian(model, work)
+        elif source.is_file():
+            from regard.storage.argos import convert_argos
+
+            convert_argos(source, work)
+        elif (source / MODEL).is_file():
+            from regard.storage.ctranslate2 import convert_ctranslate2
+
             say(f"reading {MODEL} of CTranslate2")
             convert_ctranslate2(source, work)
-            check(work, source)
         else:
             import_pickles(source, work, say)
+        check(work, source)
     return sorted(path.name for path in out.iterdir())
 
 
@@ -66,7 +79,6 @@ def import_pickles(source: Path, work: Path, say: Callable[[str], None]) -> None
     say(f"reading {', '.join(part.name for part in parts)} in a separate process")
     convert(parts, work)
     copy_beside(source, work)
-    check(work, source)
 
 
 def check(work: Path, source: Path) -> None:

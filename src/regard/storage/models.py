@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import prod
@@ -23,7 +23,7 @@ from regard.resources import PACKAGE
 from regard.storage.checksums import read_sums
 from regard.storage.files import Json, friendly_os_errors, read_json, remove_whole, write_json
 from regard.storage.huggingface import model_config, read_config, task_of
-from regard.storage.weights import weight_shapes
+from regard.storage.weights import open_safetensors, weight_files, weight_shapes
 
 PLACE = PACKAGE / "builtin" / "models"
 RECORD = "pulled.json"
@@ -294,24 +294,53 @@ def folder_size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def count_parameters(path: Path) -> str:
-    """From the headers of the weight files; "" if they cannot be read."""
+def count_parameters(path: Path) -> int:
+    """From the headers of the weight files; 0 if they cannot be read."""
     try:
-        return f"{sum(map(prod, weight_shapes(path))):,}"
+        return sum(map(prod, weight_shapes(path)))
+    except UsageError:
+        return 0
+
+
+def stored_precision(path: Path) -> str:
+    """The types of the weights in their files, as safetensors names them."""
+    types: set[str] = set()
+    try:
+        for part in weight_files(path):
+            with open_safetensors(part) as file:
+                types |= {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
     except UsageError:
         return ""
+    return ", ".join(sorted(types))
+
+
+def memory(parameters: int) -> str:
+    """Of the weights alone, at inference: four bytes a number, or one."""
+    return f"{parameters * 4 / 1e6:,.0f} MB in float32, {parameters / 1e6:,.0f} MB in int8"
+
+
+def context_of(model: ModelInfo, config: Json) -> str:
+    """The tokens that a model reads at once."""
+    if model.error:
+        return ""
+    length = model_config(config, str(model.path / "config.json")).max_length
+    return f"{length:,} tokens"
 
 
 def describe_model(model: ModelInfo) -> dict[str, str]:
     """All information about a model, for a table of two columns."""
-    config: Mapping[str, object] = read_config(model.path / "config.json")
+    config = read_config(model.path / "config.json")
+    count = count_parameters(model.path)
     head, pulled = front_matter(model.path), read_record(model.path)
     files = (path.relative_to(model.path) for path in model.path.rglob("*") if path.is_file())
     rows = {
         "name": model.name,
         "task": model.task,
         "family": model.family,
-        "parameters": count_parameters(model.path),
+        "parameters": f"{count:,}" if count else "",
+        "context": context_of(model, config),
+        "precision": stored_precision(model.path),
+        "memory": memory(count) if count else "",
         "vocabulary": f"{size:,}" if isinstance(size := config.get("vocab_size"), int) else "",
         "languages": ", ".join(head.get("language", [])),
         "licence": model.licence,

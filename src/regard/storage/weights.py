@@ -34,6 +34,7 @@ from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"
 INDEX = "model.safetensors.index.json"
+CHECKPOINT_PARTS = "model-?????-of-?????.safetensors"  # of a checkpoint that several ranks wrote
 ActivationRange = tuple[float, float]  # smallest and largest value
 Calibration = dict[str, ActivationRange]  # by the name of the layer
 _SHARED = re.compile(rf"\.\./[\w-]{{1,100}}/{re.escape(WEIGHTS)}")
@@ -109,6 +110,8 @@ def weight_files(path: Path) -> list[Path]:
         if missing := sorted(places.keys() - present):
             where = f"the tensor {shown(missing[0])} is missing in {places[missing[0]]}"
             raise WeightsError(f"{path / INDEX}: {where}")
+        return parts
+    if path.parent.name == "checkpoints" and (parts := sorted(path.glob(CHECKPOINT_PARTS))):
         return parts
     if pickles := [name for name in PICKLES if (path / name).is_file()]:
         advice = f'use "regard import {path} OUT", which reads its tensors and nothing else'
@@ -195,7 +198,7 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Pat
     In a model on the device "meta" the tensors themselves become the parameters, and stay mapped if they are.
     Any other model gets copies.
     """
-    parameters = dict(model.named_parameters())
+    parameters, weights = dict(model.named_parameters()), dict(weights)  # each tensor is read once
     if missing := sorted(parameters.keys() - weights.keys()):
         raise WeightsError(f"{path}: the tensor {shown(missing[0])} is missing ({len(missing)} in all)")
     if unknown := sorted(weights.keys() - parameters.keys()):

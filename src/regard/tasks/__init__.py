@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from regard.tasks.encoder import Answerer, Classifier
     from regard.tasks.filler import Filler
     from regard.tasks.generator import Generator
-    from regard.tasks.loading import load, load_as
+    from regard.tasks.loading import load, load_adapters, load_as
     from regard.tasks.tagger import Tagger
     from regard.tasks.transcriber import Transcriber
-    from regard.tasks.translation import PhraseConstraints
-    from regard.tasks.translator import Translator, decode_options
+    from regard.tasks.translation import PhraseConstraints, decode_options
+    from regard.tasks.translator import Translator
 
 __getattr__ = lazy_names(
     __name__,
@@ -46,10 +46,10 @@ __getattr__ = lazy_names(
         "encoder": ("Answerer", "Classifier"),
         "filler": ("Filler",),
         "generator": ("Generator",),
-        "loading": ("load", "load_as"),
+        "loading": ("load", "load_adapters", "load_as"),
         "tagger": ("Tagger",),
         "transcriber": ("Transcriber",),
-        "translation": ("PhraseConstraints",),
-        "translator": ("Translator", "decode_options"),
+        "translation": ("PhraseConstraints", "decode_options"),
+        "translator": ("Translator",),
     },
 )

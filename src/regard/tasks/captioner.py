@@ -15,7 +15,7 @@ from regard.tasks.media import read_frames
 from regard.tasks.media_methods import CaptionMethods
 from regard.tasks.results import Candidate, Caption
 from regard.tasks.task_model import Deferred, Warn
-from regard.tasks.translator import decode_options
+from regard.tasks.translation import decode_options
 
 FILES_AT_ONCE = 64  # whose frames are in memory
 

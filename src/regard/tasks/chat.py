@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +12,7 @@ from regard.inputs.text.detokenizer import detokenize_stream
 
 if TYPE_CHECKING:
     from regard.config import Decode
+    from regard.generation.grammar import Grammar
     from regard.inputs.text import Tokenizer
     from regard.inputs.text.chat import ChatTemplate, Message
     from regard.inputs.text.hf import HFTokenizer
@@ -28,6 +29,7 @@ class ChatMethods:
     window: int
     options: Any
     scheduler: Any
+    structure: Any
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -42,20 +44,31 @@ class ChatMethods:
 
         return prompt_ids(self.template, cast("HFTokenizer", self.tokenizer), messages)
 
-    def chat(self, messages: str | Sequence[Message], **options: object) -> str:
+    def chat(self, messages: str | Sequence[Message], **options: Any) -> str:
         """The answer to a text, or to messages {"role": "user", "content": "Hello"}.
 
         Options are those of `[decode]`: temperature=0.8, seed=1, beam=1 (greedy) ... The answer may fill
-        what is left of the window, unless `max_length` says otherwise.
+        what is left of the window, unless `max_length` says otherwise. `choices` and `json_schema` are those
+        of `generate`.
         """
         return "".join(self.stream_chat(messages, **options))
 
-    def stream_chat(self, messages: str | Sequence[Message], **options: object) -> Iterator[str]:
+    def stream_chat(
+        self,
+        messages: str | Sequence[Message],
+        choices: Sequence[str] = (),
+        json_schema: Mapping[str, Any] | None = None,
+        **options: object,
+    ) -> Iterator[str]:
         """The text of `chat` in parts, as it is generated."""
         given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        return self.stream_answer(self.chat_ids(given), self.options(options), "max_length" in options)
+        chosen, grammar = self.structure(self.options(options), choices, json_schema)
+        is_bounded = "max_length" in options or bool(choices)
+        return self.stream_answer(self.chat_ids(given), chosen, is_bounded, grammar)
 
-    def stream_answer(self, ids: list[int], options: Decode, is_bounded: bool) -> Iterator[str]:
+    def stream_answer(
+        self, ids: list[int], options: Decode, is_bounded: bool, grammar: Grammar | None = None
+    ) -> Iterator[str]:
         """What follows these tokens; unless it `is_bounded`, as long as the window has room."""
         room = self.window - len(ids)
         if room < 1:
@@ -66,7 +79,7 @@ class ChatMethods:
             )
         if not is_bounded:
             options = options.model_copy(update={"max_length": room})
-        tokens = self.scheduler(options.tokens_per_batch).stream(Request(ids, options))
+        tokens = self.scheduler(options.tokens_per_batch).stream(Request(ids, options, grammar=grammar))
         return detokenize_stream(self.tokenizer, ids, tokens)
 
 

@@ -23,7 +23,7 @@ from regard.storage import Folder
 from regard.tasks.methods import FillMethods
 from regard.tasks.results import FilledText, Filling, Guess
 from regard.tasks.task_model import TooLong
-from regard.tasks.translator import decode_options
+from regard.tasks.translation import decode_options
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how users write a gap
 MIN_BEAM = 4  # of T5's search

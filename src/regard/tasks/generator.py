@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from regard.config import Decode
@@ -12,6 +15,8 @@ from regard.data.objectives import CausalLM
 from regard.data.readers.text import document_rows
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Request, Steppable, generate, longest_output, score
+from regard.generation.grammar import ChoiceTrie, Grammar, SchemaGrammar
+from regard.generation.prefixes import with_prefixes
 from regard.generation.scheduler import Scheduler
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
@@ -23,7 +28,17 @@ from regard.tasks.chat import ChatMethods
 from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
 from regard.tasks.task_model import Deferred, TooLong, Warn
-from regard.tasks.translator import decode_options
+from regard.tasks.translation import decode_options
+
+# of a search that finds every output that a grammar allows, with its log-probability as its score
+EXHAUSTIVE = {
+    "sample": False,
+    "length_penalty": 0.0,
+    "min_length": 0,
+    "no_repeat_ngram": 0,
+    "repetition_penalty": 1.0,
+    "early_stopping": False,
+}
 
 
 class Generator(GenerateMethods, ChatMethods):
@@ -64,7 +79,13 @@ class Generator(GenerateMethods, ChatMethods):
         return options
 
     def _generate(
-        self, prompts: Sequence[str], options: Decode, num_results: int, on_too_long: TooLong, warn: Warn
+        self,
+        prompts: Sequence[str],
+        options: Decode,
+        num_results: int,
+        on_too_long: TooLong,
+        warn: Warn,
+        grammar: Grammar | None = None,
     ) -> list[Generation]:
         whole = [self.with_start(self.tokenizer.encode(prompt)) for prompt in prompts]
         limit = self.model.longest_target
@@ -72,10 +93,14 @@ class Generator(GenerateMethods, ChatMethods):
         skipped = [each and on_too_long == "skip" for each in long]
         read = [prompt for prompt, skip in zip(prompts, skipped) if not skip]
         ids = [self.prompt_ids(prompt, on_too_long, warn) for prompt in read]
-        requests = [Request(each, options) for each in ids]
+        requests = [Request(each, options, grammar=grammar) for each in ids]
 
         def finish(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Generation]:
+            if grammar is not None and grammar.error:
+                raise UsageError(grammar.error, code="E_JSON_SCHEMA")
             texts = iter(self.generated_texts(ids, hypotheses))
+            if isinstance(grammar, ChoiceTrie):
+                texts = map(with_probabilities, texts)
             results = []
             for prompt, skip, cut in zip(prompts, skipped, long):
                 candidates = [] if skip else next(texts)[:num_results]
@@ -86,6 +111,20 @@ class Generator(GenerateMethods, ChatMethods):
         if self.defers:
             return [Deferred(requests, finish)]  # type: ignore[list-item]
         return finish(self.decode_requests(requests, options, warn))
+
+    def structure(
+        self, options: Decode, choices: Sequence[str] | None, json_schema: Mapping[str, Any] | None
+    ) -> tuple[Decode, Grammar | None]:
+        """The grammar of an output, and the options with it: of choices all are found and compared."""
+        if choices and json_schema is not None:
+            raise UsageError("choices and json_schema exclude one another; give one", code="E_CHOICES")
+        if choices:
+            trie = ChoiceTrie.of(self.tokenizer, choices, self.special.end)
+            room = {"beam": trie.count, "max_length": trie.longest + 1}
+            return options.model_copy(update=EXHAUSTIVE | room), trie
+        if json_schema is None:
+            return options, None
+        return options, SchemaGrammar.of(self.tokenizer, json_schema, self.special.end)
 
     def write(
         self,
@@ -159,11 +198,23 @@ class Generator(GenerateMethods, ChatMethods):
         return limit is not None and length + most - 1 > limit  # the last token is not read
 
     def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:
-        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
-        return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
+        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run.
+
+        The beginnings of their prompts are kept.
+        """
+        return Scheduler(self.arriving_model_for, self.special, self.device, tokens, rows, warn=warn)
 
     def model_for(self, request: Request) -> Steppable[Any]:
         return self.sliding if self.overflows(len(request.ids), request.options) else self.engines[0]
+
+    def arriving_model_for(self, request: Request) -> Steppable[Any]:
+        engine = self.model_for(request)
+        return self.prefixes if engine is self.engines[0] else engine
+
+    @cached_property
+    def prefixes(self) -> Any:
+        """The engine, which keeps the beginnings of prompts."""
+        return with_prefixes(self.engines[0])
 
     def generated_text(self, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))
@@ -195,6 +246,17 @@ class Generator(GenerateMethods, ChatMethods):
         objective, rows = CausalLM(self.tokenizer, self.window), document_rows([(1, text)])
         ids = [token for _, part, target in rows for token in objective.token_ids(part, target)]
         return ids if end else ids[:-1]
+
+
+def with_probabilities(texts: Sequence[GeneratedText]) -> list[GeneratedText]:
+    """Choices with their share of the probability of all."""
+    total = logsumexp([each.log_probability for each in texts])
+    return [replace(each, probability=math.exp(each.log_probability - total)) for each in texts]
+
+
+def logsumexp(values: Sequence[float]) -> float:
+    highest = max(values, default=0.0)
+    return highest + math.log(math.fsum(math.exp(each - highest) for each in values)) if values else 0.0
 
 
 def windows(ids: Sequence[int], window: int, stride: int) -> list[Sample]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ import torch
 
 from regard.device import choose_machine
 from regard.errors import UsageError
-from regard.generation.packing import is_packed
+from regard.generation.packing import Shared, is_packed, share_equal
 from regard.models.families import Model, parameters
 from regard.storage import Folder, open_folder
 from regard.storage.folder import is_bare_encoder, open_encoder
@@ -83,6 +82,44 @@ def load_as(
     return make(kind, open_folders(path, device, threads, engine), precision)
 
 
+def load_adapters(
+    base: str | Path,
+    adapters: Mapping[str, str | Path],
+    device: str = "auto",
+    threads: int = 0,
+    precision: str = "auto",
+    engine: str = "auto",
+) -> dict[str, Any]:
+    """A base, by the last part of its name, and what each adapter makes of it, by the adapters' names.
+
+    Weights that an adapter leaves as they are exist once in memory. A base without a head embeds.
+    """
+    name, chosen = Path(base).name, use_machine(device, threads)
+    if name in adapters:
+        raise UsageError(f'the adapter "{name}" has the name of its base; give it another', code="E_ADAPTER")
+    opened: dict[str, Any] = {
+        name: open_encoder(Path(base), chosen)
+        if is_bare_encoder(Path(base))
+        else open_folder(Path(base), chosen)
+    }
+    shared: Shared = {}
+    for each, path in adapters.items():
+        opened[each] = open_folder(Path(f"{base}+{path}"), chosen)
+        share_equal(opened[each].model, opened[name].model)
+    # until all are packed: packed weights are found by the parameters that they were made of
+    parameters_of_all = [list(each.model.parameters()) for each in opened.values()]
+    tasks = {}
+    for each, folder in opened.items():
+        folder = replace(folder, engine=engine, shared=shared)
+        kind = CLASSES[folder.task.name] if isinstance(folder, Folder) else Embedder
+        size = parameters(folder.model)
+        tasks[each] = kind(folder, precision=precision)
+        tasks[each].parameters = size
+    shared.clear()
+    parameters_of_all.clear()
+    return tasks
+
+
 def open_folders(path: Paths, device: str, threads: int, engine: str = "auto") -> list[Folder]:
     chosen = use_machine(device, threads)
     return [replace(open_folder(each, chosen), engine=engine) for each in listed(path)]
@@ -134,9 +171,7 @@ def reopen(task: Kind, opened: dict[str, Any]) -> Kind:
     exact: Kind = opened["float32"]
     if not isinstance(exact, Translator) or not isinstance(task, Translator):
         return exact
-    exact = copy(exact)
-    exact.source_prefix = task.source_prefix
-    return exact
+    return exact.into(*task.languages) if any(task.languages) else exact  # type: ignore[return-value]
 
 
 def unpacked(task: Any) -> Model:

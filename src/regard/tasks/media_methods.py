@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from regard.errors import UsageError
-from regard.tasks.methods import Beam, DecodeFields, NumResults
+from regard.tasks.options import Beam, DecodeFields, NumResults
 from regard.tasks.results import Caption, Transcription
 from regard.tasks.task_model import Files, TaskModel, Warn, decode_fields, task_method
 

@@ -7,12 +7,13 @@ for Python alone. This module imports neither torch nor a model: `regard transla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from pydantic import Field
 
 from regard.errors import UsageError
+from regard.tasks.options import Beam, Choices, DecodeFields, JSONSchema, NumResults, OnTooLong
 from regard.tasks.results import (
     AnswerResult,
     Classification,
@@ -25,11 +26,12 @@ from regard.tasks.results import (
 )
 from regard.tasks.task_model import (
     Files,
+    Language,
     OtherLanguage,
+    SourceLanguage,
     Split,
     TaskModel,
     Texts,
-    TooLong,
     Warn,
     as_texts,
     decode_fields,
@@ -45,17 +47,6 @@ if TYPE_CHECKING:
     from regard.generation import Mean
     from regard.tasks.translation import PhraseConstraints
 
-# the options that several tasks have
-NumResults = Annotated[int, Field(ge=1, le=1000, description="Results for each text, best first.")]
-OnTooLong = Annotated[
-    TooLong, Field(description="A text too long for the model: read a part of it, skip it, or stop.")
-]
-Beam = Annotated[int | None, Field(ge=1, le=1000, description="Beam width of the search; 1 is greedy.")]
-DecodeFields = Annotated[
-    Mapping[str, Any] | None,
-    Field(description="Any fields of the section decode, such as length_penalty: 0.6."),
-]
-
 
 # --- models that generate text ----------------------------------------------------------------------------
 
@@ -63,7 +54,7 @@ DecodeFields = Annotated[
 class TranslateMethods(TaskModel):
     """The methods of a `Translator`."""
 
-    into: Callable[[str], Self]
+    into: Callable[[str | None, str | None], Self]
     decode_options: Callable[..., Decode]
     _translate: Callable[..., list[Translation]]
     _score: Callable[..., list[TextScore]]
@@ -99,9 +90,8 @@ class TranslateMethods(TaskModel):
             Sequence[str], Field(description="Words that every translation must contain.")
         ] = (),
         forbid: Annotated[Sequence[str], Field(description="Words that no translation may contain.")] = (),
-        language: Annotated[
-            str | None, Field(description="Target language of a multilingual model (fra puts >>fra<< first).")
-        ] = None,
+        language: Language = None,
+        source_language: SourceLanguage = None,
         on_too_long: OnTooLong = "truncate",
         other_language: Annotated[
             OtherLanguage,
@@ -135,7 +125,7 @@ class TranslateMethods(TaskModel):
         """
         from regard.tasks.confidence import Checks
 
-        task = self if language is None else self.into(language)
+        task = self.into(language, source_language) if language or source_language else self
         return task._translate(
             text,
             options or task.decode_options(decode_fields(decode, beam=beam), num_results),
@@ -177,6 +167,7 @@ class GenerateMethods(TaskModel):
     """The methods of a `Generator`."""
 
     decode_options: Callable[..., Decode]
+    structure: Callable[..., tuple[Decode, Any]]
     _generate: Callable[..., list[Generation]]
     _score: Callable[..., list[TextScore]]
 
@@ -226,6 +217,8 @@ class GenerateMethods(TaskModel):
                 ge=1, le=1000, description="Beam search with so many beams instead of sampling; 1 is greedy."
             ),
         ] = None,
+        choices: Choices = (),
+        json_schema: JSONSchema = None,
         decode: DecodeFields = None,
         on_too_long: OnTooLong = "truncate",
         warn: Warn = lambda text: None,
@@ -238,8 +231,9 @@ class GenerateMethods(TaskModel):
         """
         short = {"max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         fields = decode_fields(decode, **short, seed=seed, beam=beam)
-        options = options or self.decode_options(fields, num_results)
-        return self._generate(prompt, options, num_results, on_too_long, warn)
+        options = options or self.decode_options(fields, 1 if choices else num_results)
+        options, grammar = self.structure(options, choices, json_schema)
+        return self._generate(prompt, options, num_results, on_too_long, warn, grammar)
 
     @task_method("score")
     def score(

@@ -120,6 +120,7 @@ class GeneratedText:
     finished: bool  # the model ended the text; False if the length limit truncated it
     tokens: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
+    probability: float | None = None  # of a choice, among all choices
 
     @property
     def picture(self) -> Pixels | None:

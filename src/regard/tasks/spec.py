@@ -187,13 +187,15 @@ class TaskSpec:
             token_estimate(each) * count if isinstance(each, str) else sum(map(token_estimate, each))
             for each in inputs.values()
         )
-        rows = max(options.get("num_results") or 1, options.get("beam") or 1)
+        choices = options.get("choices") or ()
+        rows = max(options.get("num_results") or 1, options.get("beam") or 1, len(choices))
         if self.name == "translate":
             return read + read * max(rows, options.get("beam") or USUAL_BEAM)
         if self.name == "caption":
             return read + count * max(rows, USUAL_BEAM) * USUAL_CAPTION
         if self.name == "generate":
-            return read + count * rows * (options.get("max_length") or USUAL_LENGTH)
+            longest = max(map(token_estimate, choices), default=0)
+            return read + count * rows * (longest or options.get("max_length") or USUAL_LENGTH)
         return read
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -76,7 +76,9 @@ def translate_input(task: Translator, text: str, _: str | None) -> TaskInput:
     read = mask(text.strip(), count).text if count else text.strip()
     ids = task.folder.source.encode(task.source_prefix + read)
     check_length(len(ids), task.longest)
-    return TaskInput(task.folder, task.objective.source_sample(ids), text)
+    task.check_language()
+    folder = replace(task.folder, special=task.special)
+    return TaskInput(folder, task.objective.source_sample(ids), text)
 
 
 def generate_input(task: Generator, text: str, _: str | None) -> TaskInput:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Concatenate,
     Generic,
@@ -21,6 +22,8 @@ from typing import (
     cast,
     overload,
 )
+
+from pydantic import Field
 
 from regard.compat import OldAttributes, current_options
 from regard.errors import UsageError
@@ -39,6 +42,16 @@ if TYPE_CHECKING:
 Split = Literal["auto", "always", "never"]
 TooLong = Literal["truncate", "skip", "error"]
 OtherLanguage = Literal["keep", "refuse", "translate"]
+Language = Annotated[
+    str | None,
+    Field(
+        description="Target language of a multilingual model: fra puts >>fra<< first (opus-mt); "
+        "fra_Latn (NLLB), fr_XX (mBART) or fr (M2M100) is the first token of the output."
+    ),
+]
+SourceLanguage = Annotated[
+    str | None, Field(description="Language of the text, for models that name it (NLLB, mBART, M2M100).")
+]
 Warn = Callable[[str], None]
 Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
 Files = list[Any]  # texts; or of models of files: paths, bytes, arrays or data URLs, see media.py
@@ -258,7 +271,7 @@ class TaskModel(OldAttributes):
         from regard.generation.engine import open_engine
 
         opened = [
-            open_engine(each.model, precision, getattr(each, "calibration", None), each.engine)
+            open_engine(each.model, precision, getattr(each, "calibration", None), each.engine, each.shared)
             for each in folders
         ]
         self.engines = [engine for engine, _ in opened]

@@ -43,7 +43,8 @@ from regard.tasks.frame_tracing import frame_meta, frame_positions
 from regard.tasks.generator import Generator
 from regard.tasks.loading import unpacked
 from regard.tasks.task_inputs import TaskInput, task_input
-from regard.tasks.translator import Translator, decode_options
+from regard.tasks.translation import decode_options
+from regard.tasks.translator import Translator
 
 FILLER_BEAM = 5  # as `fill` searches
 BEST_TOKENS = 10  # of each position, whose texts a trace has

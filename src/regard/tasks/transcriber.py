@@ -37,7 +37,7 @@ from regard.tasks.speech import (
     words_of,
 )
 from regard.tasks.task_model import NamedFile, Warn
-from regard.tasks.translator import decode_options
+from regard.tasks.translation import decode_options
 
 AT_ONCE = 8  # windows that are encoded and decoded together
 

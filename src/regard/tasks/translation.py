@@ -7,11 +7,15 @@ forced to begin with `y_{j-n} .. y_{j-1}`; only the rest, `y_j`, is new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from pydantic import ValidationError
+
 from regard.config import Decode
+from regard.config.load import explain
+from regard.config.model_base import Section
 from regard.errors import UsageError
 from regard.generation import Hypothesis, longest_output
 from regard.generation.alignment import Links
@@ -356,3 +360,19 @@ def words_before(text: str, following: str) -> int:
     """The index of the first word of `following`; a word that was cut in two keeps one index."""
     is_cut = text and following and not text[-1].isspace() and not following[0].isspace()
     return len(text.split()) - bool(is_cut)
+
+
+# --- options ----------------------------------------------------------------------------------------------
+
+
+class DecodeOptions(Section):
+    decode: Decode
+
+
+def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
+    """The options of a folder with some replaced; an unknown field or a wrong value is an error."""
+    values = {name: value for name, value in {**base.model_dump(), **options}.items() if value is not None}
+    try:
+        return DecodeOptions.model_validate({"decode": values}).decode
+    except ValidationError as error:
+        raise UsageError("\n".join(f"options: {line}" for line in explain(error))) from None

@@ -8,19 +8,16 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from pydantic import ValidationError
-
 from regard.config import Decode
-from regard.config.load import explain
-from regard.config.model import Section
 from regard.data.objectives import Seq2Seq
-from regard.errors import UsageError
+from regard.errors import UsageError, located
 from regard.generation import Hypothesis, Request, Steppable, generate, score
 from regard.generation.alignment import Links, align
 from regard.generation.alternatives import NextWord, next_words
 from regard.generation.constraints import Constraint, Lexicon
 from regard.generation.ensemble import Ensemble, Mean, scorer
 from regard.generation.scheduler import Scheduler
+from regard.inputs.text.languages import UNKNOWN, both_between, find
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
 from regard.storage import Folder
@@ -39,6 +36,7 @@ from regard.tasks.translation import (
     SegmentInput,
     check_constraints,
     compile_constraints,
+    decode_options,
     join_segments,
     segment,
     segment_inputs,
@@ -63,24 +61,52 @@ class Translator(TranslateMethods):
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
-        source, target = folder.source, folder.target
-        self.objective = Seq2Seq(source, target, folder.config.max_length)
         self.special = folder.special
-        self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
+        self.use_tokenizers()
         self.split_above = min(each.split_above for each in self.folders)
         fitted = folder.confidence
         self.confidence = fitted if fitted and tuple(fitted.features) == FEATURES else None  # of this version
         self.source_prefix = ""  # before every source: the target language of a multilingual model
+        self.languages: tuple[str | None, str | None] = None, None  # target and source that were chosen
 
-    def into(self, language: str) -> Translator:
-        """The same model with a target language (`>>fra<<`), if it is multilingual."""
-        languages = self.folder.source.languages
-        if language not in languages:
-            which = f"it knows {', '.join(sorted(languages))}" if languages else "it names no languages"
-            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {which}")
-        chosen = copy(self)
+    def use_tokenizers(self) -> None:
+        """Those of the folder, for this target language."""
+        source, target = self.folder.source, self.folder.target
+        shortest = min(each.config.max_length for each in self.folders)
+        self.objective = Seq2Seq(source, target, shortest)
+        self.longest = self.objective.longest  # tokens of a source
+
+    def into(self, language: str | None, source: str | None = None) -> Translator:
+        """The same model with a target language, and a source language, if it is multilingual.
+
+        Some models read the target language in front of the source (`>>fra<<`), others have tokens for both.
+        """
+        chosen, tokenizers = copy(self), (self.folder.source, self.folder.target)
+        chosen.languages = language, source
+        with located(self.folder.path):
+            if tokenizers[1].language_tokens:
+                left, right = both_between(tokenizers, source, language)
+                chosen.folder = replace(self.folder, input=left, output=right)
+                chosen.use_tokenizers()
+                if right.first is not None:
+                    chosen.special = replace(self.special, forced_bos=right.first)
+                return chosen
+            languages = {code: number for number, code in enumerate(tokenizers[0].languages)}
+            if source is not None or not languages:
+                raise UsageError("it has no tokens for languages", code=UNKNOWN)
+            find(languages, str(language))
         chosen.source_prefix = f">>{language}<< "
         return chosen
+
+    def check_language(self) -> None:
+        """A model with tokens for languages needs to know into which it translates."""
+        tokens = self.folder.target.language_tokens
+        if tokens and self.special.forced_bos is None and self.special.start not in tokens.values():
+            raise UsageError(
+                f"{self.folder.path} translates into {len(tokens)} languages: name one as `language` "
+                f"({', '.join(sorted(tokens)[:3])} ...), and that of the text as `source_language`",
+                code=UNKNOWN,
+            )
 
     @cached_property
     def lexicon(self) -> Lexicon:
@@ -108,6 +134,7 @@ class Translator(TranslateMethods):
         first_line: int,
         warn: Warn,
     ) -> list[Translation]:
+        self.check_language()
         self.check_options(options, num_results, checks)
         if any(phrases):
             always = PhraseConstraints(*map(tuple, phrases))
@@ -188,8 +215,11 @@ class Translator(TranslateMethods):
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
     def requests(self, inputs: Sequence[SegmentInput], options: Decode) -> list[Request]:
+        first = self.special.forced_bos  # of one request: those of a server have several languages
         return [
-            Request(self.source_ids(each.source), each.options or options, each.prefix, each.constraint)
+            Request(
+                self.source_ids(each.source), each.options or options, each.prefix, each.constraint, first
+            )
             for each in inputs
         ]
 
@@ -297,7 +327,8 @@ class Translator(TranslateMethods):
         ids = self.folder.source.encode(self.source_prefix + masked)
         if len(ids) > self.longest:
             raise UsageError(f"a text of {len(ids)} tokens is too long: the model reads {self.longest}")
-        start = self.folder.target.encode(prefix) if prefix else []
+        first = () if self.special.forced_bos is None else (self.special.forced_bos,)
+        start = [*first, *(self.folder.target.encode(prefix) if prefix else [])]
         sample, model = self.objective.source_sample(ids), self.model(options)
         words = next_words(model, sample, start, num_results, self.special, self.lexicon, self.device)
         whole = Constraint(self.lexicon, whole_prefix=True)
@@ -333,14 +364,14 @@ class Translator(TranslateMethods):
         read = [sample for sample, is_cut in zip(samples, cut) if is_cut is not None]
         model = scorer([folder.model for folder in self.folders], mean)
         rows = iter(score(model, read, min(self.folder.decode.tokens_per_batch, SCORE_TOKENS), self.device))
-        end = self.folder.target.end
+        end, first = self.folder.target.end, len(self.objective.first)
         return [
             TextScore.of(target, [], [], source=source, skipped=True, precision=self.precision)
             if is_cut is None
             else TextScore.of(
                 target,
                 self.folder.target.tokens([*ids[: self.longest], end]),
-                next(rows),
+                next(rows)[first:],  # the language of the target is given
                 source=source,
                 truncated=is_cut,
                 precision=self.precision,
@@ -363,16 +394,3 @@ def check_same_tokenizers(one: Folder, other: Folder) -> None:
                 f"{one.path} and {other.path} have different tokenizers ({left.fingerprint}, "
                 f"{right.fingerprint}): the models of an ensemble must share theirs"
             )
-
-
-class DecodeOptions(Section):
-    decode: Decode
-
-
-def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
-    """The options of a folder with some replaced; an unknown field or a wrong value is an error."""
-    values = {name: value for name, value in {**base.model_dump(), **options}.items() if value is not None}
-    try:
-        return DecodeOptions.model_validate({"decode": values}).decode
-    except ValidationError as error:
-        raise UsageError("\n".join(f"options: {line}" for line in explain(error))) from None

@@ -1,4 +1,4 @@
-"""torch.distributed behind one object: the only file that imports it.
+"""torch.distributed behind one object; only this file, `peers.py` and `sharding.py` import it.
 
 `connect` gives `SingleProcess`, or `Distributed` in a process that torchrun started; both have the same
 methods, and the object is passed to whatever needs it. Rank 0 alone prepares data, writes files and logs;
@@ -8,39 +8,36 @@ second.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
 
 from regard.batch import Batch
+from regard.config import Config
 from regard.device import available_cores
-from regard.errors import RegardError
-from regard.models.transformer import Block
+from regard.errors import CollectiveError, PeerError, RegardError
 from regard.storage.weights import assign_parameters
+
+if TYPE_CHECKING:
+    from regard.training.peers import Peers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Module = TypeVar("Module", bound=nn.Module)
 Parallel = Literal["auto", "ddp", "fsdp"]
+Gradients = Literal["auto", "bfloat16"]  # how ranks exchange them
 LossFunction = Callable[[Batch], Tensor]
-TIMEOUT = timedelta(days=7)  # of ranks that wait while rank 0 prepares a large corpus
-
-
-class PeerError(RegardError):
-    """Another process of the run failed and reports the reason itself."""
-
-
-class CollectiveError(RegardError):
-    """An error that every rank raises at the same step, so that they can still save together."""
+_connections = itertools.count()  # of this process, one after the other
 
 
 class SingleProcess:
@@ -57,10 +54,16 @@ class SingleProcess:
         return False
 
     def wrap(
-        self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        parallel: Parallel,
+        device: torch.device,
+        gradients: Gradients = "auto",
     ) -> LossFunction:
         """Move the model to `device`; return the loss whose backward averages gradients over all ranks.
 
+        `gradients` is the precision in which the ranks exchange them, by default that of the weights.
         Call it before creating the optimizer: parameters may become shards.
         """
         model.to(device)
@@ -68,6 +71,9 @@ class SingleProcess:
 
     def fill_shards(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Give a model on the meta device, now divided, the weights of rank 0; others pass none."""
+
+    def warm_up(self, loss: Callable[[], Tensor]) -> None:
+        """Let the first backward pass be one from which nothing is learned."""
 
     def gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
         """Context of one backward pass; of accumulated batches only the last synchronises gradients."""
@@ -79,15 +85,6 @@ class SingleProcess:
 
     def any(self, flag: bool) -> bool:
         return self.all_reduce(float(flag))[0] > 0
-
-    def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Gather full tensors on the CPU of rank 0; empty on the other ranks. All ranks must call it."""
-        full = {}
-        for name, tensor in tensors.items():  # the same order on all ranks: each is a collective operation
-            gathered = full_tensor(tensor)
-            if self.is_rank0:
-                full[name] = gathered.cpu()
-        return full
 
     def unsharded(self, model: Module) -> Module:
         """The model with full weights in this process, for evaluation. All ranks must call it."""
@@ -107,18 +104,26 @@ class SingleProcess:
         """`work(items)` with the items divided among the ranks; results must be plain JSON."""
         return work(items)
 
+    def gather(self, work: Callable[[], Result]) -> list[Result]:
+        """Run `work` on all ranks; the results of all, which must be plain JSON. If it fails on one of them,
+        all raise an error that names it."""
+        return [work()]
+
+    def agree(self, facts: dict[str, Any]) -> None:
+        """Raise on all ranks if one of them has other facts than rank 0."""
+
     def can_save_after(self, error: Exception) -> bool:
-        """Whether a checkpoint can still be gathered after this error."""
+        """Whether a checkpoint can still be saved together after this error."""
         return True
 
 
 class Distributed(SingleProcess):
     """One of several processes that torchrun started."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, peers: Peers) -> None:
+        self.device, self.peers = device, peers
         self.rank, self.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        self.objects = torch.distributed.new_group(backend="gloo", timeout=TIMEOUT)
+        self.objects = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=peers.timeout))
         self.module: Any = None
         self.skeleton: nn.Module | None = None  # fsdp: the model without memory for its weights
 
@@ -126,11 +131,18 @@ class Distributed(SingleProcess):
         return parallel == "fsdp"
 
     def wrap(
-        self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        parallel: Parallel,
+        device: torch.device,
+        gradients: Gradients = "auto",
     ) -> LossFunction:
+        from regard.training.sharding import LossModule, shard
+
         if self.shards(parallel):
             self.skeleton = deepcopy(model)  # on the meta device: its parameters take no memory
-            self.module = shard(LossModule(model, loss), device)
+            self.module = shard(LossModule(model, loss), device, gradients)
         else:
             from torch.nn.parallel import DistributedDataParallel
 
@@ -138,6 +150,11 @@ class Distributed(SingleProcess):
             self.module = DistributedDataParallel(
                 LossModule(model, loss), forward_sync_buffers=False, gradient_as_bucket_view=True
             )
+            if gradients == "bfloat16":
+                from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+                # torch refuses the function itself where there is no NCCL, by its name
+                self.module.register_comm_hook(None, lambda state, bucket: bf16_compress_hook(state, bucket))
         wrapped: LossFunction = self.module
         return wrapped
 
@@ -158,6 +175,14 @@ class Distributed(SingleProcess):
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, buffer.to(self.device))
 
+    def warm_up(self, loss: Callable[[], Tensor]) -> None:
+        """DDP orders its buckets by the first backward pass, and a sum of three or more ranks depends on a
+        number's place in them: the first update after a resume must have the same order as any other."""
+        if self.skeleton is None:
+            self.module.train()
+            loss().backward()  # type: ignore[no-untyped-call]
+            self.module.zero_grad(set_to_none=True)
+
     @contextmanager
     def gradient_sync(self, enabled: bool) -> Iterator[None]:
         if self.skeleton is not None:
@@ -166,6 +191,7 @@ class Distributed(SingleProcess):
             yield
 
     def all_reduce(self, *numbers: float) -> Sequence[float]:
+        self.peers.operations += 1
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         torch.distributed.all_reduce(total)
         sums: list[float] = total.tolist()
@@ -188,10 +214,10 @@ class Distributed(SingleProcess):
         try:
             if self.is_rank0:
                 results.append(work())
-        finally:  # after a failure too: the others must not wait for ever
+        finally:  # after a failure too: the others must not wait
             received: list[Result] = self.all_gather_object(results)[0]
         if not received:
-            raise PeerError("rank 0 of this run failed", code="E_RUN_PEER")
+            raise PeerError(f"{self.peers.name(0)} failed and reports the reason itself", code="E_RUN_PEER")
         return results[0] if self.is_rank0 else received[0]
 
     def rank0_first(self, work: Callable[[], Result]) -> Result:
@@ -204,15 +230,36 @@ class Distributed(SingleProcess):
     ) -> list[Result]:
         part = items[self.rank :: self.world_size]
         results: list[Any] = [None] * len(items)
-        for rank, values in enumerate(self.all_gather_object(work(part) if part else [])):
+        for rank, values in enumerate(self.gather(lambda: work(part) if part else [])):
             results[rank :: self.world_size] = values
         return results
+
+    def gather(self, work: Callable[[], Result]) -> list[Result]:
+        values: list[Result] = []
+        problem: Exception | None = None
+        try:
+            values.append(work())
+        except (RegardError, OSError, MemoryError) as error:
+            problem = error
+        code = getattr(problem, "code", None) or "E_RUN_PEER"
+        received = self.all_gather_object([values, str(problem), code])
+        for rank, (part, message, reason) in enumerate(received):
+            if not part:
+                raise CollectiveError(f"{self.peers.name(rank)}: {message}", code=reason) from problem
+        return [part[0] for part, _, _ in received]
+
+    def agree(self, facts: dict[str, Any]) -> None:
+        from regard.training.peers import refuse_differences
+
+        named = zip(self.peers.hosts, self.all_gather_object(facts))
+        refuse_differences([{"host": host, **values} for host, values in named])
 
     def can_save_after(self, error: Exception) -> bool:
         return isinstance(error, CollectiveError)
 
     def all_gather_object(self, value: object) -> list[Any]:
         """The values of all ranks, as JSON: torch's function of this name uses pickle."""
+        self.peers.wait_for_all()
         content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         torch.distributed.all_gather(lengths, torch.tensor([len(content)]), group=self.objects)
@@ -223,38 +270,7 @@ class Distributed(SingleProcess):
         return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(buffers, lengths)]
 
 
-# --- modules and tensors
-
-
-class LossModule(nn.Module):
-    """The loss as one module from batch to number, which torch can distribute."""
-
-    def __init__(self, model: nn.Module, loss: LossFunction) -> None:
-        super().__init__()
-        self.model = model
-        self.loss = loss
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.loss(batch)
-
-
-def shard(module: LossModule, device: torch.device) -> nn.Module:
-    """FSDP2: each rank holds a shard of weights, gradients and optimizer state; blocks are gathered on use.
-
-    Of a decoder block only the feed-forward is a unit: the cross-attention's keys and values are computed
-    outside of the block's forward.
-    """
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    # it warns about blocks whose output is changed in place afterwards, which happens nowhere here
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
-    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
-    for part in list(module.modules()):
-        if isinstance(part, Block):
-            fully_shard(part if part.cross is None else part.feed_forward, mesh=mesh)
-    fully_shard(module, mesh=mesh)
-    return module
+# --- tensors
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
@@ -263,53 +279,75 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor if gather is None else gather()
 
 
-def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """The shard of a full tensor that belongs to a parameter of this rank."""
-    if not hasattr(parameter, "device_mesh") or parameter.shape != tensor.shape:
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
+def shard_of(tensors: Mapping[str, Tensor], name: str, parameter: Any) -> Tensor:
+    """Of some full tensors the one with this name, or this rank's part of it if the parameter is sharded."""
+    if not hasattr(parameter, "device_mesh"):
+        return tensors[name]
+    from torch.distributed.tensor import DTensor
 
-    sharded: Any = parameter
-    full = tensor.to(parameter.device, parameter.dtype)
-    return distribute_tensor(full, sharded.device_mesh, sharded.placements, src_data_rank=None)
+    from regard.storage.sharded import ShardedTensors, region
+
+    shape = tensors.shapes[name] if isinstance(tensors, ShardedTensors) else tensors[name].shape
+    if parameter.shape != shape:  # of the optimizer's state the number of steps
+        return tensors[name]
+
+    chunk = parameter.__create_chunk_list__()[0]
+    local = region(tensors, name, chunk.offsets, chunk.sizes).to(parameter.device, parameter.dtype)
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return DTensor.from_local(
+        local, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
+    )
 
 
 # --- processes
 
 
 @contextmanager
-def connect(device: torch.device) -> Iterator[SingleProcess]:
-    """Join the other processes of this run, if torchrun started several; waits for all of them."""
+def connect(device: torch.device, config: Config, resume: bool = False) -> Iterator[SingleProcess]:
+    """Join the other processes of this run, if torchrun started several; waits for all of them.
+
+    All must have the same config, packages and code. After an error that only one rank met, the others name
+    that rank.
+    """
     if world_size() == 1:
         yield SingleProcess()
         return
-    is_owner = not torch.distributed.is_initialized()
-    if is_owner:
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    from regard.training.peers import Peers, refuse_differences, start_facts
+
+    prefix = f"attempt-{restarts()}-{next(_connections)}"
+    peers = Peers(int(os.environ["RANK"]), world_size(), config.train.timeout, prefix)
     try:
-        yield Distributed(device)
+        refuse_differences(peers.join(start_facts(config, resume)))
+        is_owner = not torch.distributed.is_initialized()
+        if is_owner:
+            init_process_group(device, peers)
+        yield Distributed(device, peers)
+        if is_owner:  # after a failure the process ends anyway, and the others may not respond
+            torch.distributed.destroy_process_group()
+    except (PeerError, CollectiveError):
+        raise
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
-            raise PeerError(
-                "another process of this run ended; continue from the last checkpoint with --resume, or let "
-                "torchrun do that with --max-restarts",
-                code="E_RUN_PEER",
-            ) from error
+            raise peers.failure() from error
+        peers.publish(error)
         raise
-    if is_owner:  # after a failure the process ends anyway, and the others may not respond
-        torch.distributed.destroy_process_group()
+    except Exception as error:
+        peers.publish(error)
+        raise
+    finally:
+        peers.close()
 
 
-def init_process_group(backend: str) -> None:
-    """By torchrun's environment; the prefix hides keys that processes of an earlier attempt left."""
-    from torch.distributed.distributed_c10d import PrefixStore
-    from torch.distributed.rendezvous import rendezvous
-
-    store, rank, size = next(rendezvous("env://"))
-    prefixed = PrefixStore(f"attempt-{restarts()}", store)
-    torch.distributed.init_process_group(backend, store=prefixed, rank=rank, world_size=size)
+def init_process_group(device: torch.device, peers: Peers) -> None:
+    backend = "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl"
+    store = PrefixStore("group", peers.store)
+    wait = timedelta(seconds=peers.timeout)
+    torch.distributed.init_process_group(
+        backend, store=store, rank=peers.rank, world_size=peers.world_size, timeout=wait
+    )
 
 
 def world_size() -> int:

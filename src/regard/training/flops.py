@@ -45,10 +45,10 @@ def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
     where 4 T^2 I is QK^T and the weighted sum of V, computed in full under a causal mask too.
     """
     block = next(iter(stack))
-    inner = block.attention.heads * block.attention.channels
+    inner = block.attention.cache_width
     cost = 2 * words * (weights_of(block.attention) + weights_of(block.feed_forward)) + 4 * words**2 * inner
     if block.cross is not None:  # half of its weights for queries and output, half for the source
-        cost += (words + source) * weights_of(block.cross) + 4 * words * source * inner
+        cost += (words + source) * weights_of(block.cross) + 4 * words * source * block.cross.cache_width
     return len(stack) * cost
 
 

@@ -18,7 +18,9 @@ from regard.errors import UsageError
 # falls to the end falls to another one.)
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
-    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
+    "train.gradient_checkpointing",
+    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "train.timeout", "train.track"),
+    *("recipe.expected", "recipe.time"),
 )
 MAX_NAMES = 6  # of tensors in a message
 

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from regard.batch import Batch, Tokens
+from regard.errors import CollectiveError
 from regard.inputs.text import Tokenizer
-from regard.storage import checkpoint_steps, friendly_os_errors, load_latest, make_folders, prune, write_json
-from regard.training.distributed import CollectiveError
+from regard.storage import checkpoint_steps, friendly_os_errors, make_folders, prune, write_json
 from regard.training.progress import Metrics, Reason, Step
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ def roll_back(trainer: Trainer, update: Step, metrics: Metrics) -> None:
     if before.rollbacks_in_a_row >= MAX_ROLLBACKS:
         stop(trainer, update, f"{MAX_ROLLBACKS} roll-backs did not help; ")
     first = update.number - before.non_finite_in_a_row + 1
-    checkpoint = load_latest(trainer.folder, metrics.listener.log, last=first - 1)
+    from regard.training.checkpoints import latest_checkpoint
+
+    checkpoint = latest_checkpoint(trainer.folder, metrics.listener.log, trainer.dist, last=first - 1)
     if checkpoint is None:
         stop(trainer, update, "there is no checkpoint to roll back to; ")
     trainer.restore(checkpoint)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard import storage
-from regard.config.schema import Init, TaskName
+from regard.config import Config
+from regard.config.schema import TaskName
 from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
 from regard.models.families import parameters
+from regard.training.checkpoints import latest_checkpoint
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import FILES
 from regard.training.flops import measured_peak
 from regard.training.progress import Metrics, Record
-from regard.training.trainer import Trainer, latest_checkpoint
+from regard.training.trainer import Trainer
 
 
 def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
@@ -26,7 +28,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     chosen = choose_best(trainer, metrics)
     storage.remove_checksums(folder)
     if config.init.lora is not None:
-        write_lora(trainer, config.init)
+        write_lora(trainer, config)
     storage.write_weights(folder, config.model, storage.unique_weights(trainer.model), config.input)
     storage.write_checksums(folder)
     records = []
@@ -51,15 +53,13 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     return records
 
 
-def write_lora(trainer: Trainer, init: Init) -> None:
+def write_lora(trainer: Trainer, config: Config) -> None:
     """The adapters as a folder of `peft`; then they become part of the weights."""
     from regard.models.lora import merge_adapters
     from regard.storage.adapters import ADAPTER_FOLDER, write_adapter
 
-    assert init.lora is not None
     weights = storage.unique_weights(trainer.model)
-    place, base = trainer.folder / ADAPTER_FOLDER, init.model or ""
-    write_adapter(place, trainer.config.model, weights, base, init.lora.rank, init.lora.alpha)
+    write_adapter(trainer.folder / ADAPTER_FOLDER, config, weights, trainer.data.labels)
     merge_adapters(trainer.model)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.config import Init, Train, usual_warmup
 from regard.errors import UsageError
-from regard.training.distributed import full_tensor, shard_like
+from regard.training.distributed import full_tensor, shard_of
 
 DEFAULT_PEAK = 1e-3
 HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
@@ -76,17 +76,18 @@ def make_optimizer(
     return optimizer
 
 
-def freeze(model: nn.Module, init: Init) -> dict[str, float]:
-    """Freeze the lowest layers, or all but the adapters; returns the learning-rate factor of each parameter.
+def freeze(model: nn.Module, init: Init, trains_head: bool = False) -> dict[str, float]:
+    """Freeze the lowest layers, or all but the adapters (and the head, if it `trains_head`); returns the
+    learning-rate factor of each parameter.
 
     Layers are counted from the embeddings (0) through the blocks (1 .. N) to the head (N + 1); with
     `layer_decay` d the factor of a layer k below the head is d^k.
     """
     if init.lora is not None:
-        from regard.models.lora import is_adapter
+        from regard.models.lora import is_trained
 
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(is_adapter(name))
+            parameter.requires_grad_(is_trained(name, trains_head))
         return {}
     levels = {name: level(name) for name, _ in model.named_parameters()}
     top = max((each for each in levels.values() if each is not None), default=0) + 1
@@ -146,7 +147,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     parameters = dict(model.named_parameters())
-    for entry, tensor in tensors.items():
+    for entry in tensors:
         name, _, key = entry.rpartition("/")
         if name not in parameters:
             raise UsageError(
@@ -154,5 +155,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
                 code="E_CHECKPOINT_STATE",
             )
         parameter = parameters[name]
-        value = tensor.to(parameter.device)  # the step too: the fused update counts on the device
-        optimizer.state[parameter][key] = (value if key == "step" else shard_like(value, parameter)).clone()
+        value = shard_of(tensors, entry, parameter)
+        # the step too: the fused update counts on the device
+        optimizer.state[parameter][key] = value.to(parameter.device).clone()

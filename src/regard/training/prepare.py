@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,8 @@ from regard.data.corpora import (
     corpus_files,
     corpus_specs,
     describe,
-    parts,
+    epoch_weights,
+    language_tokens,
     read_rows,
     short_name,
     short_names,
@@ -45,11 +47,12 @@ from regard.data.files import folder_stamp
 from regard.data.readers import PROMPT_SEPARATOR, RawRow
 from regard.data.report import DataReport, refuse_findings, summary
 from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
-from regard.errors import UsageError
+from regard.errors import UsageError, located
 from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.inputs.text.spans import placeholder_tokens
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
+from regard.storage.folder import for_languages
 from regard.storage.huggingface import labels_of, read_config
 from regard.storage.inputs import load_inputs
 from regard.training.evaluation import Evaluation, drop_left_out, left_out, make_evaluation, make_objective
@@ -127,8 +130,8 @@ class Preparation:
     @property
     def extra_tokens(self) -> tuple[str, ...]:
         """Mask and sentinels: BERT and T5 always have them, so that they can be used later; placeholders."""
-        usual = {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
-        return (*usual, *placeholder_tokens(self.config.text.placeholders))
+        config, usual = self.config, {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
+        return (*usual, *placeholder_tokens(config.text.placeholders), *language_tokens(config))
 
 
 def prepare_data(
@@ -153,7 +156,7 @@ def prepare_data(
     manifest = read_manifest(shards)
     if strict:
         refuse_findings(manifest["record"]["findings"])
-    weights = [weight for _, weight in parts(config.data.train, config.task)]
+    weights = epoch_weights(config.data, config.task, manifest["corpora"])
     corpora, record = zip(manifest["corpora"], weights, strict=True), manifest["record"]
     training = Dataset([open_shards(shards, *each) for each in corpora])
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
@@ -193,6 +196,9 @@ def find_tokenizers(job: Preparation) -> Tokenizers | None:
     else:
         folder = cached(job, tokenizers_key(job))
         return None if folder is None else read_tokenizers(folder)
+    if isinstance(source, Tokenizer) and isinstance(target, Tokenizer):
+        with located("task"):
+            source, target = for_languages(source, target, job.config.task)
     inputs = [source] if target is None or target is source else [source, target]
     return [each for each in inputs if isinstance(each, Tokenizer)]
 
@@ -371,7 +377,7 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     data, task = job.config.data, job.config.task
     corpora = [
         [
-            [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
+            [describe(each.corpus), each.front, dict(each.label_words), each.documents, each.format],
             dict(each.columns),
             each.files,
             each.pixels and each.pixels.model_dump(),
@@ -382,13 +388,13 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
         for each in corpus_specs(setting, task, data)
     ]
     settings = [data.leaks, data.duplicates, task.model_dump(), job.extra_tokens]
-    return key_of([kind, code_version(), corpora, settings, *more])
+    return key_of([kind, code_version(regard.data, regard.inputs), corpora, settings, *more])
 
 
-def code_version() -> str:
+def code_version(*packages: ModuleType) -> str:
     """Of the packages that read and tokenize text: what an older version prepared is not used."""
     digest = hashlib.sha256()
-    for package in (regard.data, regard.inputs):
+    for package in packages:
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()

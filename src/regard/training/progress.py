@@ -7,14 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from regard.config.reading import finite
 from regard.errors import RegardError
 from regard.storage import append, write_text
+from regard.training.listeners import Listeners
+from regard.training.listeners import Record as Record
 from regard.training.stream import Position
 
-Record = dict[str, Any]
 FILE = "metrics.jsonl"
 Reason = Literal["loss", "gradient", "empty"]
 SPIKE = 10.0  # a loss of so many times its running mean (and of 10 nats) is a spike
@@ -83,30 +84,27 @@ def progress_from_state(state: Mapping[str, Any], folder: Path) -> Progress:
     return Progress(**{stored[name]: value for name, value in state.items()})
 
 
-class Listener(Protocol):
-    """Receives what a run reports, for example a terminal view."""
-
-    def log(self, text: str) -> None: ...
-    def record(self, record: Record) -> None: ...
-
-
-class NullListener:
-    def log(self, text: str) -> None: ...
-    def record(self, record: Record) -> None: ...
-
-
 class Metrics:
     """Appends records to the run's file and passes them to the listener."""
 
-    def __init__(self, folder: Path, listener: Listener) -> None:
+    def __init__(self, folder: Path, listener: Listeners) -> None:
         self.path = folder / FILE
         self.listener = listener
 
-    def rewind(self, step: int) -> None:
-        """Remove the records after `step`: a resumed run does those steps again."""
+    def rewind(self, step: int) -> list[Record]:
+        """Remove the records after `step`: a resumed run does those steps again. Returns the others."""
         kept = [record for record in read_metrics(self.path) if record.get("step", 0) <= step]
         kept = [record for record in kept if record.get("kind") in STEPWISE]
         write_text(self.path, "".join(to_line(record) for record in kept))
+        return kept
+
+    def last_steps(self) -> dict[str, int]:
+        """The last step of each kind of record."""
+        steps: dict[str, int] = {}
+        for record in read_metrics(self.path):
+            kind, step = str(record.get("kind")), int(record.get("step", 0))
+            steps[kind] = max(step, steps.get(kind, 0))
+        return steps
 
     def add(self, record: Record) -> None:
         append(self.path, to_line(record).encode())
@@ -120,7 +118,12 @@ class Metrics:
 class NullMetrics(Metrics):
     """Of ranks other than 0."""
 
-    def rewind(self, step: int) -> None: ...
+    def rewind(self, step: int) -> list[Record]:
+        return []
+
+    def last_steps(self) -> dict[str, int]:
+        return {}
+
     def add(self, record: Record) -> None: ...
     def sync(self) -> None: ...
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -29,18 +27,12 @@ from regard.training.distributed import (
     restarts,
 )
 from regard.training.instability import handle_non_finite
+from regard.training.listeners import Ending, Listeners, Record, RunInfo, as_listeners, trackers
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
-from regard.training.progress import (
-    Listener,
-    Metrics,
-    NullListener,
-    NullMetrics,
-    Record,
-    record_spike,
-)
+from regard.training.progress import Metrics, NullMetrics, record_spike
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window, latest_checkpoint
+from regard.training.trainer import Trainer, Window, stop_on_signal
 
 
 @dataclass(frozen=True)
@@ -73,16 +65,19 @@ def train(
     config: Config | Mapping[str, Any] | str | Path | None,
     folder: str | Path,
     resume: bool = False,
-    listener: Listener | None = None,
+    listeners: Sequence[object] = (),
     strict: bool = False,
+    listener: object = None,
 ) -> Outcome:
     """Train into `folder`. With `resume` continue from its newest valid checkpoint, bit for bit.
 
     `config` is a TOML file, its content as dictionaries, or a `Config`; None for a run that is resumed.
+    `listeners` get what the run reports (`Listener`), as do the trackers of `train.track`.
     `strict` stops before training if the check of the data finds anything. Under torchrun all processes call
     this and train one model together.
     """
     folder, resume = Path(folder), resume or restarts() > 0
+    everyone = as_listeners(listeners, listener) if is_rank0() else []
     if isinstance(config, str | Path):
         config = load_config(Path(config))
     elif isinstance(config, Mapping):
@@ -92,35 +87,47 @@ def train(
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
-        with connect(run.machine.device) as dist:
-            if listener is None or not dist.is_rank0:
-                listener = NullListener()
-            if not hasattr(listener, "log"):  # its name in version 1 was `say`
-                vars(listener)["log"] = listener.say  # type: ignore[attr-defined]
-            return train_run(run, dist, resume, listener, strict)
+        with connect(run.machine.device, run.config, resume) as dist:
+            everyone += trackers(run.config) if dist.is_rank0 else []
+            return train_run(run, dist, resume, Listeners(everyone), strict)
 
 
-def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, strict: bool) -> Outcome:
+def train_run(run: Run, dist: SingleProcess, resume: bool, listeners: Listeners, strict: bool) -> Outcome:
     """The outline of every run; all ranks execute it."""
-    config, folder, machine, log = run.config, run.folder, run.machine, listener.log
-    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
-    trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
-    if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
-        trainer.restore(checkpoint)
-        log(f"resuming after step {trainer.progress.step}")
+    config, folder, machine, log = run.config, run.folder, run.machine, listeners.log
+    pretrained = run.pretrained
+    if pretrained is not None and (config.init.new_tokens or config.init.trim):
+        from regard.training.vocabulary import fit_vocabulary
+
+        pretrained = fit_vocabulary(pretrained, config, log)
+    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, pretrained))
+    dist.agree({"data": {"train": data.fingerprint, "valid": data.valid and data.valid.fingerprint}})
+    trainer = make_trainer(config, folder, data, machine, dist, pretrained, log)
+    if resume:
+        from regard.training.checkpoints import latest_checkpoint
+
+        if (checkpoint := latest_checkpoint(folder, log, dist)) is not None:
+            trainer.restore(checkpoint)
+            log(f"resuming after step {trainer.progress.step}")
+    dist.agree({"step": trainer.progress.step})
     # only now: a run whose data cannot be read, or has changed, is left as it is
     dist.on_rank0(lambda: write_run_files(trainer))
-    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
-    metrics.rewind(trainer.progress.step)
-    log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
-    with stop_on_signal(trainer):
-        finished = run_updates(trainer, metrics)
-    records: list[Record] = []
-    if finished:
-        from regard.training.model_folder import write_model_folder
+    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listeners)
+    listeners.start(run_info(trainer, metrics))
+    ending: Ending = "failed"
+    try:
+        log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
+        with stop_on_signal(trainer):
+            finished = run_updates(trainer, metrics)
+        records: list[Record] = []
+        if finished:
+            from regard.training.model_folder import write_model_folder
 
-        trainer.model = dist.unsharded(trainer.model)
-        records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+            trainer.model = dist.unsharded(trainer.model)
+            records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+        ending = "finished" if finished else "stopped"
+    finally:
+        listeners.end(ending)
     progress, used = trainer.progress, machine_summary(machine, dist)
     task, recipe = config.task.name, config.recipe
     kind = config.task.input
@@ -135,7 +142,7 @@ def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
     """Create the folder and lock it, on rank 0 for all processes of the run."""
     check_folder(folder, config, resume)
     if config is not None:
-        check_metric(config)
+        check_needs(config)
     if not is_rank0():
         yield
         return
@@ -167,12 +174,13 @@ def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
         )
 
 
-def check_metric(config: Config) -> None:
-    """Fail now if sacreBLEU's tokenizer is missing, not at the first validation."""
+def check_needs(config: Config) -> None:
+    """Fail now if sacreBLEU's tokenizer or a tracker's package is missing, not at the first validation."""
     if config.task.name == "translate":
         from regard.metrics.bleu import bleu_tokenization, make_bleu
 
         make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    trackers(config)
 
 
 def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
@@ -188,7 +196,7 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         config = stored if config is None else resumed_config(config, stored, folder)
     if config is None:
         raise ValueError("check_folder refuses a folder without a run and without a config")
-    check_metric(config)
+    check_needs(config)
     pretrained = None
     if config.init.model is not None and not storage.checkpoint_steps(folder):  # else it is not needed
         from regard.training.initial import with_shape
@@ -232,10 +240,10 @@ def build_model(
         from regard.training.initial import load_initial
 
         log(load_initial(model, pretrained.weights, config.init))
-    if (lora := config.init.lora) is not None:
-        from regard.models.lora import add_adapters
+    if config.init.lora is not None or config.train.gradient_checkpointing:
+        from regard.training.checkpointing import add_parts
 
-        add_adapters(model, lora.rank, lora.alpha, lora.on)
+        add_parts(model, config)
     return model
 
 
@@ -290,27 +298,18 @@ def write_run_files(trainer: Trainer) -> None:
     storage.write_checksums(folder)
 
 
-# --- the loop
+def run_info(trainer: Trainer, metrics: Metrics) -> RunInfo:
+    """For the listeners; the records after the trainer's step are removed."""
 
-
-@contextmanager
-def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
-
-    def request_stop(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
+    def stop() -> None:
         trainer.stop_requested = True
 
-    try:
-        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
-    except ValueError:  # not in the main thread: the caller handles signals
-        before = []
-    try:
-        yield
-    finally:
-        for each, handler in before:
-            signal.signal(each, handler)
+    step, reported = trainer.progress.step, metrics.last_steps()
+    records = metrics.rewind(step)
+    return RunInfo(trainer.folder, trainer.config, step, stop, records, reported)
+
+
+# --- the loop
 
 
 def run_updates(trainer: Trainer, metrics: Metrics) -> bool:

@@ -72,6 +72,10 @@ class Stream:
         self.batch += 1
         return collate(samples)
 
+    def example(self) -> Batch:
+        """One row of the open pool, from which nothing is learned."""
+        return collate([without_labels(self.rows.sample(0, row_generator(self.seed, 0, 0, 0)))])
+
     @property
     def last_position(self) -> Position:
         """Of the batch that `next` returned."""

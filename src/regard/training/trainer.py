@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -15,11 +17,11 @@ from torch import Tensor
 from regard import storage
 from regard.batch import Batch
 from regard.config import Config
-from regard.config.schema import LOWER_IS_BETTER
+from regard.config.schema import LABELLING, LOWER_IS_BETTER
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
-from regard.training.distributed import SingleProcess, shard_like
+from regard.training.distributed import SingleProcess, shard_of
 from regard.training.flops import training_flops
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
@@ -70,13 +72,18 @@ class Trainer:
         self.config, self.folder, self.data, self.machine = config, folder, data, machine
         self.dist = dist or SingleProcess()
         self.model, self.stream = model, stream
-        multipliers = freeze(model, config.init)
+        multipliers = freeze(model, config.init, config.task.name in LABELLING)
         if config.init.model is None:  # pretrained weights do not have the scale of the initialisation
             multipliers = scale_by_init(model, multipliers)
         self.loss_function = self.dist.wrap(
-            model, lambda batch: self.loss(batch), config.train.parallel, machine.device
+            model,
+            lambda batch: self.loss(batch),
+            config.train.parallel,
+            machine.device,
+            config.train.gradients,
         )
         self.dist.fill_shards(model, weights or {})
+        self.dist.warm_up(lambda: self.loss_function(stream.example().to(machine.device)))
         self.optimizer = make_optimizer(model, config.train, multipliers)
         self.progress = Progress()
         self.stop_requested = False  # by a signal: finish the update, save, end
@@ -88,6 +95,9 @@ class Trainer:
     def __iter__(self) -> Iterator[Step]:
         """Updates until a limit is reached or a stop is requested."""
         self.started = time.perf_counter() - self.progress.seconds
+        if self.dist.any(self.stop_requested) and not self.limit_reached():
+            self.stopped = True
+            return
         while not self.limit_reached():
             yield self.update()
             if self.progress.step % TRIM_MEMORY_EVERY == 0:
@@ -246,19 +256,22 @@ class Trainer:
 
     def save(self) -> None:
         started = time.perf_counter()
-        weights = self.dist.full_tensors(storage.unique_weights(self.model))
-        optimizer = self.dist.full_tensors(optimizer_tensors(self.model, self.optimizer))
-        self.saved_step = self.progress.step  # even if it fails: do not try again
-        self.dist.on_rank0(lambda: self.write_checkpoint(weights, optimizer))
-        self.progress.save_seconds += time.perf_counter() - started
-
-    def write_checkpoint(self, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> None:
         progress, train = self.progress, self.config.train
+        self.saved_step = progress.step  # even if it fails: do not try again
         state = {**progress.to_state(), "data": self.data.fingerprint}
-        refuse_non_finite(weights, optimizer, progress.step)
-        storage.save_checkpoint(self.folder, progress.step, storage.Checkpoint(weights, optimizer, state))
+        weights, optimizer = storage.unique_weights(self.model), optimizer_tensors(self.model, self.optimizer)
+        checkpoint = storage.Checkpoint(weights, optimizer, state)
+        if self.dist.world_size == 1:
+            refuse_non_finite({**weights, **optimizer}, progress.step)
+            storage.save_checkpoint(self.folder, progress.step, checkpoint)
+        else:
+            from regard.training.checkpoints import save_together
+
+            save_together(self.dist, self.folder, progress.step, checkpoint)
         kept = {progress.step, *self.scheduled_steps()[-max(train.keep, train.average) :]}
-        storage.prune(self.folder, kept if progress.best_step is None else kept | {progress.best_step})
+        kept |= set() if progress.best_step is None else {progress.best_step}
+        self.dist.on_rank0(lambda: storage.prune(self.folder, kept))
+        progress.save_seconds += time.perf_counter() - started
 
     def save_if_possible(self) -> bool:
         """After a failure: whether a checkpoint of the current step was written."""
@@ -279,9 +292,7 @@ class Trainer:
                 code="E_DATA_CHANGED",
             )
         parameters = dict(self.model.named_parameters())
-        weights = {
-            name: shard_like(full, parameters.get(name, full)) for name, full in checkpoint.model.items()
-        }
+        weights = {name: shard_of(checkpoint.model, name, parameters.get(name)) for name in checkpoint.model}
         storage.load_weights_into(self.model, weights, self.folder / "checkpoints")
         load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
         self.progress = progress = progress_from_state(state, self.folder)
@@ -289,22 +300,9 @@ class Trainer:
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
 
 
-def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> storage.Checkpoint | None:
-    """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
-    checkpoint = storage.load_latest(folder, log)
-    if checkpoint is None and storage.checkpoint_steps(folder):
-        count = len(storage.checkpoint_steps(folder))
-        raise RegardError(
-            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
-            "delete them all to begin again from the first step",
-            code="E_CHECKPOINT_DAMAGED",
-        )
-    return checkpoint
-
-
-def refuse_non_finite(weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], step: int) -> None:
+def refuse_non_finite(tensors: Mapping[str, Tensor], step: int) -> None:
     """A learning rate that is far too high can overflow weights although every gradient was finite."""
-    for name, tensor in [*weights.items(), *optimizer.items()]:
+    for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise RegardError(
                 f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
@@ -333,3 +331,23 @@ def splitmix64(value: int) -> int:
         value = (value + 0x9E3779B97F4A7C15) & mask
         value = ((value ^ (value >> 30)) * factor) & mask
     return value ^ (value >> 31)
+
+
+@contextmanager
+def stop_on_signal(trainer: Trainer) -> Iterator[None]:
+    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
+
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = True
+
+    try:
+        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
+    except ValueError:  # not in the main thread: the caller handles signals
+        before = []
+    try:
+        yield
+    finally:
+        for each, handler in before:
+            signal.signal(each, handler)

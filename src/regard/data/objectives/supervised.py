@@ -36,17 +36,26 @@ class Seq2Seq(RowObjective):
     """Text to text: translation, and every task that T5 reads with a prefix.
 
     The encoder reads `x_1 .. x_m </s>`, the decoder reads `<s> y_1 .. y_n` and predicts `y_1 .. y_n </s>`.
+    Some tokenizers put more around a source, and the target's language before a target.
     """
 
     source: Tokenizer
     target: Tokenizer
     max_length: int = UNLIMITED
     loss: Loss = "words"
-    extra = (1, 1)
+
+    @property
+    def extra(self) -> tuple[int, int]:
+        return len(self.source.framed([])), 1 + len(self.first)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The language that a target begins with."""
+        return () if self.target.first is None else (self.target.first,)
 
     @property
     def longest(self) -> int:
-        return self.max_length - 1  # without <s> or </s>
+        return self.max_length - max(self.extra)  # without <s> or </s>
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         pairs = [self.masked(source, target) for _, source, target in rows]
@@ -79,13 +88,13 @@ class Seq2Seq(RowObjective):
 
     def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
-        return Sample(source=[*ids, self.source.end])
+        return Sample(source=self.source.framed(ids))
 
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         return Sample(
-            source=[*source, self.source.end],
-            target=[self.target.start, *target],
-            labels=[*target, self.target.end],
+            source=self.source.framed(source),
+            target=[self.target.start, *self.first, *target],
+            labels=[*self.first, *target, self.target.end],
         )
 
 

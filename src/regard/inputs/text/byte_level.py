@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ MASK = "<mask>"
 # crosses its end, so its tokens are the same in every text.
 _SPACE = "\\t-\\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 CHUNK = re.compile(f"[{_SPACE}]*[^{_SPACE}]+|[{_SPACE}]+")
-_TOKENS = re.compile(f"({TOKEN.pattern})")
+LANGUAGE = re.compile(">>(.+)<<")  # before a text: what it is translated into
 _LONGEST_CACHED = 64  # characters of a chunk
 _MOST_CACHED = 1 << 19  # ids, of 36 bytes each; a chunk takes as much as ten of them
 
@@ -70,6 +70,11 @@ class ByteLevelTokenizer(Tokenizer):
         self.mask = specials.get(MASK)
         self.sentinels = sentinels_of(specials)
         self.placeholders = placeholder_ids(pipeline)
+        # placeholders and words that were added: parts of a text
+        added = pipeline.get_added_tokens_decoder().items()
+        self._plain = {token.content: number for number, token in added if not token.special}
+        self.languages = tuple(code[1] for code in map(LANGUAGE.fullmatch, self._plain) if code)
+        self._added = pattern_of(self._plain) if self._plain else None
         self.suppressed = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
         self._whole = pipeline.normalizer is None  # the model gets each text without pre-tokenization
         self._cache: dict[str, list[int]] = {}  # token ids of words, emptied when it is full
@@ -110,8 +115,8 @@ class ByteLevelTokenizer(Tokenizer):
         return [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
 
     def _tokenize(self, chunk: str) -> list[int]:
-        if self.placeholders and "⟦" in chunk:  # spaces around a token stay as they are
-            parts = [(part, self._pipeline.token_to_id(part)) for part in _TOKENS.split(chunk) if part]
+        if self._added is not None and self._added.search(chunk):  # spaces around a token stay as they are
+            parts = [(part, self._plain.get(part)) for part in self._added.split(chunk) if part]
             ids = [n for part, token in parts for n in (self._model_ids(part) if token is None else [token])]
         else:
             ids = self._model_ids(chunk)
@@ -159,9 +164,19 @@ class ByteLevelTokenizer(Tokenizer):
         added = set(self._pipeline.get_added_tokens_decoder())
         for name, number in self._pipeline.get_vocab().items():
             table[number] = (name, None if number in added else bytes(BYTE_OF[sign] for sign in name))
-        for number in self.placeholders:
-            table[number] = (table[number][0], table[number][0].encode())
+        for name, number in self._plain.items():
+            table[number] = (name, name.encode())
         return table
+
+
+def pattern_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Where added tokens stand in a text, the longest first; a word is no part of a longer one."""
+    longest = sorted(names, key=len, reverse=True)
+    return re.compile(
+        "("
+        + "|".join(rf"\b{each}\b" if re.fullmatch(r"\w+", each) else re.escape(each) for each in longest)
+        + ")"
+    )
 
 
 def build_pipeline(model: models.Model, *, whole: bool = False) -> tokenizers.Tokenizer:
@@ -194,11 +209,12 @@ def finish_pipeline(pipeline: tokenizers.Tokenizer, extra: Sequence[str] = ()) -
     # In other programs <mask> absorbs the spaces around it, as a word does; the next word gets one anew.
     words = pipeline.normalizer is not None
     usual = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
-    special = [name for name in extra if not TOKEN.fullmatch(name)]
+    parts = [name for name in extra if TOKEN.fullmatch(name) or LANGUAGE.fullmatch(name)]
+    special = [name for name in extra if name not in parts]
     more = [AddedToken(name, special=True, normalized=False, lstrip=words, rstrip=words) for name in special]
     pipeline.add_special_tokens([*usual, *more])
-    # placeholder tokens are part of the text
-    pipeline.add_tokens([AddedToken(name, normalized=False) for name in extra if TOKEN.fullmatch(name)])
+    # placeholder and language tokens are part of the text
+    pipeline.add_tokens([AddedToken(name, normalized=False) for name in parts])
     # A fresh copy: a trained model may still hold caches of its untrained state.
     return ByteLevelTokenizer(tokenizers.Tokenizer.from_str(framed(pipeline, "end").to_str()))
 

@@ -30,6 +30,7 @@ from regard.inputs.text.checks import (
     to_pipeline,
     tokenizer_errors,
 )
+from regard.inputs.text.languages import frame_by_class, frame_of, language_tokens
 from regard.inputs.text.tokenizer import (
     Settings,
     Spans,
@@ -96,7 +97,8 @@ class HFTokenizer(Tokenizer):
         # a text may contain <unk>
         self._special = frozenset(specials.values()) - ({self.unknown} - {self.start, self.end})
         # what `files` writes: the same sizes later, whatever config.json says then
-        self.settings = {**settings, "regard": {"pieces": self.size, "start": self.start}}
+        frame = {"frame": 1} if "frame" in sizes else {}
+        self.settings = {**settings, "regard": {"pieces": self.size, "start": self.start, **frame}}
         with tokenizer_errors(source):  # that it works at all, also for unknown characters
             self.decode(self.encode("a \U0010fffd"))
             # as in transformers, the post-processor decides whatever tokenizer_config.json says
@@ -105,9 +107,15 @@ class HFTokenizer(Tokenizer):
             between = [each for each, part in zip(pair.ids, pair.sequence_ids) if part is None]
             self.separators = max(1, between.count(self.end) - 1)
             self.adds_start = first in ([roles.get("bos_token")], [roles.get("cls_token")])
+        self.language_tokens = language_tokens(specials)
+        if "frame" in sizes:  # version 1 to 3 of folders: the end token alone
+            self.set_frame(*frame_of(pipeline))
+            # BART's targets begin with <s>, which is not what its decoder begins with
+            ids = {self.start, *self.language_tokens.values()}
+            self.first = next((each for each in self.before[:1] if each not in ids), None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_json, (self._pipeline.to_str(), self.settings)
+        return _from_json, (self._pipeline.to_str(), self.settings), self.frame_state
 
     def files(self) -> dict[str, str]:
         config = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
@@ -270,8 +278,10 @@ def read_hf_tokenizer(path: Path, pipeline: tokenizers.Tokenizer | None = None) 
         settings["clean_up_tokenization_spaces"] = config["clean_up_tokenization_spaces"]
     columns = ["input_ids", *(["token_type_ids"] if "cls_token" in settings else []), "attention_mask"]
     settings["model_input_names"] = config.get("model_input_names", columns)
-    if sizes := config.get("regard") or model_sizes(read_settings(folder / "config.json")):
-        settings["regard"] = sizes
+    sizes = config.get("regard")
+    settings["regard"] = sizes or {**model_sizes(read_settings(folder / "config.json")), "frame": 1}
+    if sizes is None:
+        frame_by_class(pipeline, config, str(path))
     return HFTokenizer(pipeline, settings, str(path))
 
 

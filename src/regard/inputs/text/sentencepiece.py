@@ -33,11 +33,19 @@ from regard.inputs.text.tokenizer import (
 _ROLES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _SPACE = "\u2581"  # SentencePiece's character for a space
 _LANGUAGE = re.compile(r">>(.+)<<", re.DOTALL)
-_COPIED = ("source_lang", "target_lang", "model_max_length", "sp_model_kwargs")  # of tokenizer_config.json
+_COPIED = (
+    "source_lang",
+    "target_lang",
+    "model_max_length",
+    "sp_model_kwargs",
+    "add_source_eos",
+)  # of tokenizer_config.json
 
 
 class SentencePieceTokenizer(Tokenizer):
     """One side of a Marian model."""
+
+    library = "sentencepiece"
 
     def __init__(self, model: bytes, vocabulary: Mapping[str, int], settings: Settings, path: str) -> None:
         self._model, self._vocabulary, self.settings = model, dict(vocabulary), dict(settings)
@@ -47,6 +55,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.end, self.pad, self.unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
         self.start = int(sizes.get("start", self.pad))
         self.mask, self.sentinels = None, ()
+        if settings.get("add_source_eos") is False:  # models of OpenNMT-py
+            self._after = ()
         codes = map(_LANGUAGE.fullmatch, self._vocabulary)
         self.languages = tuple(code[1] for code in codes if code)
         self.size = max(len(self._vocabulary), int(sizes.get("pieces", 0)))
@@ -67,6 +77,10 @@ class SentencePieceTokenizer(Tokenizer):
             return False
         return self._vocabulary == other._vocabulary
 
+    def engine_files(self, target: Tokenizer, frame: str) -> dict[str, bytes]:
+        other = target if isinstance(target, SentencePieceTokenizer) else self
+        return {"source.spm": self._model, "target.spm": other._model}
+
     def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         other = self if target is None else target
         if not isinstance(other, SentencePieceTokenizer):
@@ -78,9 +92,10 @@ class SentencePieceTokenizer(Tokenizer):
             **self.settings,
             "separate_vocabs": separate,
         }
+        if separate:  # config.json has the sizes of both
+            del config["regard"]
         files = {
-            "source.spm": self._model,
-            "target.spm": other._model,
+            **self.engine_files(other, frame),
             "vocab.json": json_bytes(self._vocabulary),
             "tokenizer_config.json": json_bytes(config),
         }

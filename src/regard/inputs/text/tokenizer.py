@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from regard.errors import RegardError
 
@@ -41,12 +42,13 @@ class SpecialTokens:
     max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
     min_length: int = 0  # min_length, likewise
     ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
+    renormalize: bool = False  # renormalize_logits: a search ranks by log p of the tokens that are allowed
     no_timestamps: int | None = None  # no_timestamps_token_id of Whisper; the ids behind it are times
 
 
 def special_tokens(target: Tokenizer) -> SpecialTokens:
     """The special tokens of a model that generates with this tokenizer."""
-    return SpecialTokens(start=target.start, end=target.end, suppressed=target.suppressed)
+    return SpecialTokens(target.start, target.end, target.suppressed, forced_bos=target.first)
 
 
 class Tokenizer(ABC):
@@ -62,12 +64,35 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     separators: int = 1  # `end` tokens between two texts; RoBERTa has two
+    language_tokens: Mapping[str, int] = MappingProxyType({})  # tokens that name a language, by its code
+    before: tuple[int, ...] = ()  # special tokens before a source text of an encoder-decoder
+    _after: tuple[int, ...] | None = None
+    first: int | None = None  # the language that its target texts begin with
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary
+    library: ClassVar[str] = "tokenizers"  # which splits texts in the same way
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """Special tokens after a source text, as a rule its end token; models of OpenNMT-py have none."""
+        return (self.end,) if self._after is None else self._after
+
+    def set_frame(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """`before` and `after`; without anything after it, a text has its end token."""
+        self.before, self._after = before, after or None
+
+    @property
+    def frame_state(self) -> Settings:
+        """What `between` changes, for a pickle."""
+        return {"before": self.before, "_after": self._after, "first": self.first}
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """A source text of an encoder-decoder with its special tokens; an empty one is not without tokens."""
+        return [*self.before, *ids, *self.after] or [self.end]
 
     @property
     @abstractmethod
@@ -113,6 +138,11 @@ class Tokenizer(ABC):
     def _table(self) -> list[tuple[str, bytes | None]]:
         """Name and bytes of each id; a special token has no bytes."""
 
+    @property
+    def names(self) -> list[str]:
+        """The name of each id; rows of the embedding without a token have one, too."""
+        return [name or f"<row {number}>" for number, (name, _) in enumerate(self._table)]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Readable text of each token; bytes of an incomplete character are shown as `<0xE2>`."""
         return [self._readable(int(number)) for number in ids]
@@ -147,6 +177,11 @@ class Tokenizer(ABC):
         for ending, content in target.files().items() if target is not None else ():
             files[f"target_tokenizer{ending}"] = content.encode()
         return files
+
+    def engine_files(self, target: Tokenizer, frame: str) -> dict[str, bytes]:
+        """Files with which `library` splits texts as this tokenizer does, for exports."""
+        files = {"tokenizer.json": self.to_json(frame).encode()}
+        return files if target is self else files | {"target_tokenizer.json": target.to_json().encode()}
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -14,6 +15,8 @@ from pydantic import BaseModel, Field
 
 from regard.config.reading import finite
 from regard.errors import UsageError
+from regard.generation import Request
+from regard.generation.grammar import Grammar
 from regard.server.api.completions import (
     CompletionBody,
     Prompt,
@@ -55,6 +58,26 @@ class ChatMessage(RequestBody):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in parts)
 
 
+class TextFormat(RequestBody):
+    type: Literal["text"]
+
+
+class JSONFormat(RequestBody):
+    type: Literal["json_object"]
+
+
+class NamedSchema(RequestBody):
+    name: str = Field(max_length=1000)
+    description: str | None = Field(None, max_length=10_000)
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = Field(None, description="ignored: the schema always holds")
+
+
+class SchemaFormat(RequestBody):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
 class ChatBody(RequestBody):
     model: str = Field(max_length=1000)
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -73,7 +96,7 @@ class ChatBody(RequestBody):
     presence_penalty: float | None = Field(0.0, description="only 0")
     frequency_penalty: float | None = Field(0.0, description="only 0")
     logit_bias: dict[str, float] | None = Field(None, description="not supported", max_length=300)
-    response_format: Any = Field(None, description='only {"type": "text"}')
+    response_format: TextFormat | JSONFormat | SchemaFormat | None = Field(None, discriminator="type")
     tools: Any = Field(None, description="not supported")
     tool_choice: Any = Field(None, description="not supported")
     functions: Any = Field(None, description="not supported")
@@ -133,7 +156,8 @@ async def chat_completions(service: TheService, body: ChatBody, call: TheCall) -
         raise APIError(400, service.without_paths(str(error)), "messages", "invalid_messages") from None
     as_completion = completion_of(body, ids, min(task.window, LIMITS.prompt_ids))
     check(as_completion)
-    run = ChatRun(service, name, task, [Prompt("", ids, given=True)], as_completion, call)
+    grammar = await asyncio.to_thread(grammar_of, task, body)
+    run = ChatRun(service, name, task, [Prompt("", ids, given=True)], as_completion, call, grammar)
     return await stream_completion(run) if body.stream else JSONResponse(finite(await run.complete()))
 
 
@@ -143,15 +167,26 @@ def messages_of(body: ChatBody) -> list[dict[str, str]]:
     fields += ["messages" for each in body.messages if each.tool_calls or each.role in ("tool", "function")]
     if fields:
         raise APIError(400, f"{fields[0]}: tools are not supported", fields[0], "unsupported_parameter")
-    if body.response_format not in (None, {"type": "text"}):
-        raise APIError(
-            400, "response_format: only text is supported", "response_format", "unsupported_parameter"
-        )
     check_size([each.text for each in body.messages])
     return [
         {"role": "system" if each.role == "developer" else each.role, "content": each.text}
         for each in body.messages
     ]
+
+
+def grammar_of(task: Generator, body: ChatBody) -> Grammar | None:
+    """The grammar of the response_format."""
+    match body.response_format:
+        case JSONFormat():
+            schema: dict[str, Any] = {"type": "object"}
+        case SchemaFormat(json_schema=named):
+            schema = named.schema_
+        case _:
+            return None
+    try:
+        return task.structure(task.decode, (), schema)[1]
+    except UsageError as error:
+        raise APIError(400, f"response_format: {error}", "response_format", error.code) from None
 
 
 def completion_of(body: ChatBody, ids: list[int], window: int) -> CompletionBody:
@@ -174,8 +209,18 @@ def completion_of(body: ChatBody, ids: list[int], window: int) -> CompletionBody
     )
 
 
+@dataclass(frozen=True)
 class ChatRun(CompletionRun):
     """A completion in the shapes of a chat."""
+
+    grammar: Grammar | None = None
+
+    def requests(self) -> list[Request]:
+        return [replace(each, grammar=self.grammar) for each in super().requests()]
+
+    def check_grammar(self) -> None:
+        if self.grammar is not None and self.grammar.error:
+            raise APIError(400, f"response_format: {self.grammar.error}", "response_format", "E_JSON_SCHEMA")
 
     def frame(self, kind: str) -> dict[str, Any]:
         fields = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind}
@@ -183,6 +228,7 @@ class ChatRun(CompletionRun):
 
     async def complete(self) -> dict[str, Any]:
         whole = await super().complete()
+        self.check_grammar()
         choices = [
             {
                 "index": each["index"],
@@ -212,6 +258,7 @@ class ChatRun(CompletionRun):
                         }
                     ]
                 yield chunk
+        self.check_grammar()
 
 
 def chat_logprobs(logprobs: dict[str, Any] | None, count: int) -> dict[str, Any] | None:

@@ -143,13 +143,16 @@ def run_part(spec: TaskSpec, task: Any, part: dict[str, Any], options: Any, firs
 def check_sizes(spec: TaskSpec, inputs: dict[str, Any], options: dict[str, Any]) -> None:
     """Of texts; the size of files is that of the body."""
     named = {} if holds_files(inputs) else spec.named(inputs)
-    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named.values())
+    texts = [*named.values(), options.get("choices") or []]
+    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in texts)
     if size > LIMITS.characters:
         raise APIError(400, f"the request has {size} characters; at most {LIMITS.characters} are allowed")
     check_decode(options, LIMITS.max_tokens, "")
     check_decode(options.get("decode") or {}, LIMITS.max_tokens)
-    if spec.name in DECODED and (options["num_results"] or 1) > LIMITS.beam:
-        raise APIError(400, f"num_results: this server allows {LIMITS.beam} at most", "num_results")
+    counts = {"num_results": options.get("num_results") or 1, "choices": len(options.get("choices") or ())}
+    for name, count in counts.items():
+        if spec.name in DECODED and count > LIMITS.beam:
+            raise APIError(400, f"{name}: this server allows {LIMITS.beam} at most", name)
     lists = {name: each for name, each in inputs.items() if isinstance(each, list)}
     if len(set(map(len, lists.values()))) > 1:
         numbers = " and ".join(f"{len(each)} {name}s" for name, each in lists.items())

@@ -32,8 +32,8 @@ from regard.storage.huggingface.architecture import (
     tensors_from_hf,
 )
 from regard.storage.huggingface.decoders import GEMMA, GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3
-from regard.storage.huggingface.encoder_decoders import MARIAN, T5
-from regard.storage.huggingface.encoders import BERT, DISTILBERT, ROBERTA, XLM_ROBERTA
+from regard.storage.huggingface.encoder_decoders import BART, M2M_100, MARIAN, MBART, T5
+from regard.storage.huggingface.encoders import BERT, DISTILBERT, MPNET, ROBERTA, XLM_ROBERTA
 from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 ARCHITECTURES = {
     each.name: each
     for each in (
-        *(MARIAN, T5),
-        *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT),
+        *(MARIAN, T5, BART, MBART, M2M_100),
+        *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET),
         *(GPT2, GPT_NEOX, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA),
         *(VIT, AST, WHISPER, VIT_GPT),
     )
@@ -142,7 +142,14 @@ def config_json(
     classes = [name for name, task in architecture.tasks.items() if heads.get(task or "") == model.head]
     classes = classes or list(architecture.tasks)
     described = {"model_type": architecture.name, "architectures": classes[:1]}
-    return architecture.nested(described | common | architecture.write(model))
+    fields = architecture.write(model)
+    if "pad_token_id" in fields and fields["pad_token_id"] != (padding := common["pad_token_id"]):
+        raise UsageError(
+            f"model.first_position = {fields['pad_token_id'] + 1} is for a vocabulary whose padding is token "
+            f"{fields['pad_token_id']}; here it is {padding}: set {padding + 1}",
+            code=CONFIG,
+        )
+    return architecture.nested(described | common | fields)
 
 
 def _labels_json(labels: Sequence[str], task: Task | None) -> Json:

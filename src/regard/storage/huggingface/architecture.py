@@ -268,3 +268,15 @@ def activation(name: object, theirs: str) -> str:
 
 def unsupported(theirs: str, value: object) -> UsageError:
     return UsageError(f"{theirs} = {shown(value)} is not supported by Regard", code=UNSUPPORTED)
+
+
+def read_first_position(config: Json) -> int:
+    """Of types whose positions begin behind the one of padding."""
+    padding = config.get("pad_token_id", 1)
+    if type(padding) is not int or padding < 0:
+        raise unsupported("pad_token_id", padding)
+    return padding + 1
+
+
+def write_first_position(model: Any) -> Json:
+    return {"pad_token_id": model.first_position - 1}

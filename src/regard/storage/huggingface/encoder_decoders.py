@@ -1,4 +1,4 @@
-"""Encoder-decoders: Marian and T5.
+"""Encoder-decoders: Marian, BART, mBART, M2M100 and T5.
 
 Marian is the paper's Transformer, post-norm with tied embeddings. The paper interleaves sine and cosine,
 Marian puts all sines before all cosines: another order of channels. Permuting the channels of all weights is
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,11 +23,14 @@ from regard.storage.huggingface.architecture import (
     ACTIVATIONS,
     ONE_ROW,
     Architecture,
+    Fields,
     Shapes,
     Table,
     activation,
     attention,
     modules,
+    read_first_position,
+    write_first_position,
 )
 
 BIAS = "final_logits_bias"
@@ -40,11 +44,11 @@ GATED = "gated-"
 
 def in_halves(model: TransformerConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Our weights in the order of Marian's channels, with the bias that all its models have."""
-    words = weights.get("target.tokens.weight", weights["source.tokens.weight"])
-    weights = {"output.bias": words.new_zeros(len(words)), **weights}
+    weights = with_output_bias(model, weights)
     if model.positions == "sinusoidal_halves":
         return weights
-    order = torch.arange(model.width, device=words.device).view(-1, 2).mT.flatten()  # 0, 2, 4 ... 1, 3, 5 ...
+    device = weights["source.tokens.weight"].device
+    order = torch.arange(model.width, device=device).view(-1, 2).mT.flatten()  # 0, 2, 4 ... 1, 3, 5 ...
     axes = {name: axis for name in weights for each, axis in CHANNELS.items() if re.fullmatch(each, name)}
     return {
         name: tensor.index_select(axes[name], order) if name in axes else tensor
@@ -52,15 +56,31 @@ def in_halves(model: TransformerConfig, weights: Mapping[str, Tensor]) -> Mappin
     }
 
 
-def write_marian(model: TransformerConfig) -> Json:
+def with_output_bias(model: TransformerConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """With the bias that all models of Marian, BART and mBART have."""
+    words = weights.get("target.tokens.weight", weights["source.tokens.weight"])
+    return {"output.bias": words.new_zeros(len(words)), **weights}
+
+
+def write_layers(model: TransformerConfig) -> Json:
     encoder_layers, decoder_layers = model.depth
+    return {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
+
+
+def read_layers(config: Json) -> Json:
+    encoder_layers, decoder_layers = config["encoder_layers"], config["decoder_layers"]
+    layers = max(encoder_layers, decoder_layers)
+    return {"layers": layers, "encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
+
+
+def write_marian(model: TransformerConfig) -> Json:
     untied = {} if model.tie_embeddings else {"share_encoder_decoder_embeddings": False}
-    return {
-        "encoder_layers": encoder_layers,
-        "decoder_layers": decoder_layers,
-        "output_bias": model.output_bias,
-        **untied,
-    }
+    return {**write_layers(model), "output_bias": model.output_bias, **untied}
+
+
+def has_output_bias(config: Json) -> bool:
+    """Every model of Marian and BART has a bias; ours have a field for it."""
+    return bool(config.get("output_bias", "regard" not in config))
 
 
 def read_marian(config: Json) -> Json:
@@ -72,12 +92,9 @@ def read_marian(config: Json) -> Json:
             code="E_MODEL_CONFIG",
         )
     return {
-        "layers": max(config["encoder_layers"], config["decoder_layers"]),
-        "encoder_layers": config["encoder_layers"],
-        "decoder_layers": config["decoder_layers"],
+        **read_layers(config),
         "positions": "sinusoidal_halves",
-        # every model of Marian has a bias; ours have a field for it
-        "output_bias": config.get("output_bias", "regard" not in config),
+        "output_bias": has_output_bias(config),
     }
 
 
@@ -92,7 +109,18 @@ MARIAN_BLOCK = {
 }
 
 
+def side_names(ours: str, side: str) -> dict[str, str]:
+    """Names of everything but the token embeddings of one side."""
+    return {
+        f"{ours}.positions.table": f"model.{side}.embed_positions.weight",
+        f"{ours}.norm": f"model.{side}.layernorm_embedding",
+        **modules(f"{side}.blocks.*", f"model.{side}.layers.*", MARIAN_BLOCK),
+        f"{side}.final_norm": f"model.{side}.layer_norm",
+    }
+
+
 def marian_table(shapes: Shapes, head: str | None) -> Table:
+    """Of Marian, BART, mBART and M2M100."""
     source, target = "model.encoder.embed_tokens", "model.decoder.embed_tokens"
     is_shared, is_tied = "target.tokens.weight" not in shapes, "output.weight" not in shapes
     first = "model.shared" if is_shared else source
@@ -106,8 +134,8 @@ def marian_table(shapes: Shapes, head: str | None) -> Table:
         {
             "source.tokens": first,
             "target.tokens": target,
-            **modules("encoder.blocks.*", "model.encoder.layers.*", MARIAN_BLOCK),
-            **modules("decoder.blocks.*", "model.decoder.layers.*", MARIAN_BLOCK),
+            **side_names("source", "encoder"),
+            **side_names("target", "decoder"),
             "output.weight": "lm_head.weight",
             "output.bias": BIAS,
         },
@@ -119,27 +147,27 @@ def marian_table(shapes: Shapes, head: str | None) -> Table:
         },
         zero=(BIAS,),
         fixed={f"model.{side}.embed_positions.weight": waves for side in ("encoder", "decoder")},
-        unused=() if is_tied else (r"shared\.weight",),
+        unused=(r"(en|de)coder\.embed_positions\.weights", *(() if is_tied else (r"shared\.weight",))),
         layouts={BIAS: ONE_ROW},
     )
 
 
+MARIAN_FIELDS: Fields = {
+    "d_model": "width",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "feed_forward",
+    "decoder_ffn_dim": "feed_forward",
+    "activation_function": ("activation", "gelu"),
+    "dropout": ("dropout", 0.1),
+    "max_position_embeddings": "max_length",
+    "scale_embedding": ("scale_embeddings", False),
+}
 MARIAN = Architecture(
     "marian",
     "transformer",
     {"MarianMTModel": "translate"},
-    {
-        "d_model": "width",
-        "encoder_attention_heads": "heads",
-        "decoder_attention_heads": "heads",
-        "encoder_ffn_dim": "feed_forward",
-        "decoder_ffn_dim": "feed_forward",
-        "activation_function": ("activation", "gelu"),
-        "dropout": ("dropout", 0.1),
-        "max_position_embeddings": "max_length",
-        "scale_embedding": ("scale_embeddings", False),
-        "tie_word_embeddings": ("tie_embeddings", True),
-    },
+    {**MARIAN_FIELDS, "tie_word_embeddings": ("tie_embeddings", True)},
     marian_table,
     constants={"attention_dropout": 0.0, "activation_dropout": 0.0},
     supported={"normalize_embedding": False, "add_final_layer_norm": False, "is_decoder": False},
@@ -148,6 +176,67 @@ MARIAN = Architecture(
     read_more=read_marian,
     converted=in_halves,
     two_vocabularies=True,
+)
+
+
+def like_bart(
+    name: str,
+    kind: str,
+    fields: Fields,
+    **more: Any,
+) -> Architecture:
+    """A relative of Marian with other parts around its blocks; one embedding for everything."""
+    return Architecture(
+        name,
+        "transformer",
+        {f"{kind}ForConditionalGeneration": "translate"},
+        fields,
+        marian_table,
+        constants={"attention_dropout": 0.0, "activation_dropout": 0.0},
+        fixed={"tie_word_embeddings": True},
+        **more,
+    )
+
+
+def bart_with(name: str, kind: str, norm: str) -> Architecture:
+    is_pre = norm == "pre"
+    parts = {"positions": "learned", "first_position": 2, "embedding_norm": True, "norm": norm}
+    return like_bart(
+        name,
+        kind,
+        MARIAN_FIELDS,
+        supported={  # older files name these parts
+            "is_decoder": False,
+            "normalize_before": is_pre,
+            "normalize_embedding": True,
+            "add_final_layer_norm": is_pre,
+            "static_position_embeddings": False,
+            "extra_pos_embeddings": 2,
+        },
+        write_more=lambda model: {**write_layers(model), "output_bias": model.output_bias},
+        read_more=lambda config: {**read_layers(config), **parts, "output_bias": has_output_bias(config)},
+        converted=with_output_bias,
+    )
+
+
+BART = bart_with("bart", "Bart", "post")
+MBART = bart_with("mbart", "MBart", "pre")
+M2M_100 = like_bart(
+    "m2m_100",
+    "M2M100",
+    {
+        **MARIAN_FIELDS,
+        "activation_function": ("activation", "relu"),
+        "scale_embedding": ("scale_embeddings", True),
+    },
+    supported={"is_decoder": False},
+    write_more=lambda model: {**write_layers(model), **write_first_position(model)},
+    read_more=lambda config: {
+        **read_layers(config),
+        "positions": "sinusoidal_tensor2tensor",
+        "first_position": read_first_position(config),
+        "norm": "pre",
+    },
 )
 
 

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-R and DistilBERT, without a head or with one of four."""
+"""Encoders: BERT, RoBERTa, XLM-R, DistilBERT and MPNet, without a head or with one of four."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from regard.storage.huggingface.architecture import (
     Table,
     attention,
     modules,
-    unsupported,
+    read_first_position,
+    write_first_position,
 )
 
 BERT_BLOCK = {
     **attention("attention", "attention", "self.query", "self.key", "self.value", "output.dense"),
     "attention_residual.norm": "attention.output.LayerNorm",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_residual.norm": "output.LayerNorm",
+}
+MPNET_BLOCK = {
+    **attention("attention", "attention.attn", "q", "k", "v", "o"),
+    "attention_residual.norm": "attention.LayerNorm",
     "feed_forward.up": "intermediate.dense",
     "feed_forward.down": "output.dense",
     "feed_forward_residual.norm": "output.LayerNorm",
@@ -92,6 +100,7 @@ def encoder(
         "source.positions.table": f"{embeddings}.position_embeddings.weight",
         "source.segments": f"{embeddings}.token_type_embeddings",
         "source.norm": f"{embeddings}.LayerNorm",
+        "encoder.positions.table": f"{body}.encoder.relative_attention_bias",
         **modules("encoder.blocks.*", blocks, block),
     }
     output = heads["words"]["output"]
@@ -146,11 +155,7 @@ BERT = encoder(
 
 
 def read_roberta(config: Json) -> Json:
-    """Positions begin behind the one of padding."""
-    padding, rows = config.get("pad_token_id", 1), config["max_position_embeddings"]
-    if type(padding) is not int or padding < 0:
-        raise unsupported("pad_token_id", padding)
-    first = padding + 1
+    first, rows = read_first_position(config), config["max_position_embeddings"]
     return {"first_position": first, "max_length": rows - first, "segments": config["type_vocab_size"]}
 
 
@@ -164,7 +169,7 @@ def like_roberta(name: str, kind: str) -> Architecture:
         ROBERTA_HEADS,
         {theirs: ours for theirs, ours in BERT_FIELDS.items() if ours != "max_length"},
         write_more=lambda model: {
-            "pad_token_id": model.first_position - 1,
+            **write_first_position(model),
             "max_position_embeddings": model.first_position + model.max_length,
             "type_vocab_size": model.segments,
         },
@@ -175,6 +180,27 @@ def like_roberta(name: str, kind: str) -> Architecture:
 
 ROBERTA = like_roberta("roberta", "Roberta")
 XLM_ROBERTA = like_roberta("xlm-roberta", "XLMRoberta")
+MPNET = encoder(
+    "mpnet",
+    "MPNet",
+    "mpnet",
+    "mpnet.encoder.layer.*",
+    MPNET_BLOCK,
+    ROBERTA_HEADS,
+    {theirs: ours for theirs, ours in BERT_FIELDS.items() if ours != "max_length"},
+    constants={"attention_probs_dropout_prob": 0.0},
+    fixed={"relative_attention_num_buckets": 32},  # its buckets are counted for 32, whatever the field is
+    write_more=lambda model: {
+        **write_first_position(model),
+        "max_position_embeddings": model.first_position + model.max_length,
+    },
+    read_more=lambda config: {
+        "first_position": 2,
+        "max_length": config["max_position_embeddings"] - 2,
+        "relative_bias": True,
+        "segments": 0,
+    },
+)
 DISTILBERT = encoder(
     "distilbert",
     "DistilBert",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
+from regard.checksums import sha256_of
 from regard.compat import VERSION
 from regard.config import Config, Decode, Model, Task
 from regard.config.input import Modifier
@@ -62,6 +63,11 @@ class Evaluation(ABC):
     def __len__(self) -> int:
         """Texts, questions or pairs."""
         return len(self.examples)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the examples: all ranks must have the same."""
+        return sha256_of(json.dumps([[each.source, each.target] for each in self.examples]).encode())
 
     @abstractmethod
     def run(self, model: AnyModel, dist: SingleProcess = SINGLE_PROCESS) -> Scored:

@@ -115,7 +115,12 @@ class TranslationEvaluation(Evaluation):
         from regard.generation.alignment import align
 
         chrf = CHRF()
-        pairs = [(s.source_ids[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
+        source = self.objective.source
+        first, behind = len(source.before), len(source.after)
+        pairs = [
+            (each.source_ids[first : len(each.source_ids) - behind], hypothesis.tokens)
+            for each, hypothesis in zip(self.samples, best)
+        ]
         alignments: list[list[tuple[int, int]]] = [[] for _ in pairs]  # a model without attention has none
         if model.alignment is not None:
             alignments = align([model], pairs, self.objective.source, self.objective.target)

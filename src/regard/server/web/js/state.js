@@ -37,14 +37,10 @@ const DEFAULTS = {
   other_model: "",
   other_change: "",
   lesson: "", // of the lessons, as the next three
-  step: "0",
+  step: "0", // from 1; 0: the first
   n: "",
   d: "",
 };
-/** Counted from 0 in the page, from 1 in its address. */
-const FROM_ONE = ["step"];
-/** @param {string} value @param {number} by */
-const shifted = (value, by) => (/^\d{1,6}$/.test(value) ? String(Math.max(0, Number(value) + by)) : value);
 /** Each change of one of these is a step that "back" undoes. */
 const STEPS = [
   "view",
@@ -76,13 +72,7 @@ const defaults = () => ({ ...DEFAULTS, ...embeddedText() });
 export function decode(search, initial = defaults()) {
   const given = new URLSearchParams(search);
   return Object.freeze(
-    Object.fromEntries(
-      Object.keys(initial).map((name) => {
-        const value = given.get(name);
-        if (value === null) return [name, initial[name]];
-        return [name, FROM_ONE.includes(name) ? shifted(value, -1) : value];
-      }),
-    ),
+    Object.fromEntries(Object.keys(initial).map((name) => [name, given.get(name) ?? initial[name]])),
   );
 }
 
@@ -95,7 +85,7 @@ export function encode(next, initial = defaults()) {
   const parameters = new URLSearchParams();
   for (const name of Object.keys(initial)) {
     const value = String(next[name]);
-    if (value !== initial[name]) parameters.set(name, FROM_ONE.includes(name) ? shifted(value, 1) : value);
+    if (value !== initial[name]) parameters.set(name, value);
   }
   return parameters.toString();
 }

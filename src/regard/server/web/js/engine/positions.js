@@ -17,11 +17,12 @@ export const range = (count, from = 0) => Array.from({ length: count }, (_, i) =
 /**
  * PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5): [T] -> [T,D].
  * @param {number[]} positions
- * @param {{ width: number, halves: boolean, denominator: number | null }} part
+ * @param {{ width: number, first: number, halves: boolean, denominator: number | null }} part
  */
-function sinusoid(positions, { width, halves, denominator }) {
+function sinusoid(positions, { width, first, halves, denominator }) {
   const out = tensor([positions.length, width]);
-  positions.forEach((position, t) => {
+  positions.forEach((place, t) => {
+    const position = place + first;
     for (let i = 0; 2 * i < width; i++) {
       const angle = position / 10000 ** ((2 * i) / (denominator ?? width));
       out.data[t * width + (halves ? i : 2 * i)] = Math.sin(angle);
@@ -94,8 +95,9 @@ export function visible(queries, keys, causal, reach = null) {
  */
 export function positionTerms(part, queries, keys, tap) {
   if (!part) return NO_TERMS;
-  if (part.kind === "relative") {
-    return { rotation: null, bias: tapped(tap, "bias", relativeBias(part, queries, keys)) };
+  if (part.kind !== "rotary") {
+    const bias = (part.kind === "alibi" ? alibi : relativeBias)(part, queries, keys);
+    return { rotation: null, bias: tapped(tap, "bias", bias) };
   }
   const pairs = part.frequencies.length;
   const [cosine, sine] = [Math.cos, Math.sin].map((wave) => {
@@ -106,6 +108,20 @@ export function positionTerms(part, queries, keys, tap) {
     return out;
   });
   return { rotation: [tapped(tap, "cosine", cosine), tapped(tap, "sine", sine)], bias: null };
+}
+
+/**
+ * ALiBi: minus a multiple of the distance, of its own for each head: -> [H,T,S].
+ * @param {any} part @param {number[]} queries @param {number[]} keys
+ */
+function alibi({ slopes }, queries, keys) {
+  const out = tensor([slopes.length, queries.length, keys.length]);
+  for (let at = 0; at < out.data.length; at++) {
+    const [key, row] = [keys[at % keys.length], Math.floor(at / keys.length)];
+    const distance = Math.abs(key - queries[row % queries.length]);
+    out.data[at] = -slopes[Math.floor(row / queries.length)] * distance;
+  }
+  return out;
 }
 
 /**

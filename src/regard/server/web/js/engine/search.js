@@ -30,6 +30,7 @@ import { logSumExp, top } from "./math.js";
  * @property {number | null} forced_eos
  * @property {number | null} max_length
  * @property {number} min_length
+ * @property {boolean} renormalize
  */
 /** @typedef {{ tokens: number[], logP: number[], score: number, finished: boolean }} Hypothesis */
 /** @typedef {{ tokens: number[], logP: number[], total: number, cache: any, node: number }} Beam */
@@ -183,9 +184,11 @@ export class BeamSearch {
       const seen = [...active.context, ...beam.tokens];
       let ranking = several && penalty !== 1 ? logits.map((value) => value - shift) : logits;
       if (penalty !== 1) ranking = penalised(ranking, seen, penalty);
+      const usual = several && penalty !== 1 ? 0 : shift;
+      const norm = special.renormalize ? logSumExp(ranking) : usual;
       return top(ranking, Math.min(width, ranking.length)).map((token) => ({
-        total: Math.fround(beam.total + Math.fround(ranking[token] - (several && penalty !== 1 ? 0 : shift))),
-        logP: logits[token] - shift,
+        total: Math.fround(beam.total + Math.fround(ranking[token] - norm)),
+        logP: logits[token] - (ranking === logits ? norm : shift),
         token,
         beam: number,
         closes: false,

@@ -86,6 +86,7 @@ function feedForward(part, x, tap) {
  */
 function block(part, x, mask, { past, memory, memoryMask, order }, tap) {
   const [scope, across, feed] = ["self", "cross", "feed_forward"].map((name) => within(tap, name));
+  const first = x;
   let y = enter(part.attention_residual, x, scope);
   let q = norm(splitHeads(linear(y, part.attention.query), part.attention.heads), part.attention.query_norm);
   let [k, v] = keysValues(part.attention, y);
@@ -98,7 +99,7 @@ function block(part, x, mask, { past, memory, memoryMask, order }, tap) {
     y = attend(part.cross, q, memory, memoryMask, across);
     x = tapped(tap, "after_cross", leave(part.cross_residual, x, y, across));
   }
-  y = feedForward(part.feed_forward, enter(part.feed_forward_residual, x, feed), feed);
+  y = feedForward(part.feed_forward, enter(part.feed_forward_residual, part.parallel ? first : x, feed), feed);
   return { x: tapped(tap, "out", leave(part.feed_forward_residual, x, y, feed)), kv: [k, v] };
 }
 
@@ -126,7 +127,7 @@ function stack(part, x, mask, { past, memory, memoryMask, order }, tap) {
 function encode(part, { source, segments }, tap) {
   const positions = range(source.length);
   const scope = within(tap, "encoder");
-  const mask = visible(positions, positions, false);
+  const mask = visible(positions, positions, false, part.encoder.window);
   const order = positionTerms(part.encoder.positions, positions, positions, within(scope, "positions"));
   const x = embed(part.source, source, positions, within(tap, "encoder.embedding"), segments);
   return stack(part.encoder, x, mask, { order }, scope).x;

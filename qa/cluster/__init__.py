@@ -1,0 +1,1 @@
+"""Runs on several hosts: network namespaces with a slow network between them."""
