@@ -44,7 +44,7 @@ LEAST = 0.5  # of the teacher's probability inside of a window, else the window 
 LONGEST = 384  # tokens that the teacher reads: the whole context
 AT_ONCE = 500  # questions of the teacher
 # how it is trained: as recipes/squad.toml, on the articles of this recipe
-TEACHER = ["init.freeze=0", f"model.max_length={LONGEST}", "train.lr=3e-4", "train.steps=450"]
+TEACHER = ["init.freeze=0", f"model.max_length={LONGEST}", "train.lr=3e-4", "train.steps=300"]
 
 
 @dataclass(frozen=True)
