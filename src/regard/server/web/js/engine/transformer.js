@@ -99,7 +99,11 @@ function block(part, x, mask, { past, memory, memoryMask, order }, tap) {
     y = attend(part.cross, q, memory, memoryMask, across);
     x = tapped(tap, "after_cross", leave(part.cross_residual, x, y, across));
   }
-  y = feedForward(part.feed_forward, enter(part.feed_forward_residual, part.parallel ? first : x, feed), feed);
+  y = feedForward(
+    part.feed_forward,
+    enter(part.feed_forward_residual, part.parallel ? first : x, feed),
+    feed,
+  );
   return { x: tapped(tap, "out", leave(part.feed_forward_residual, x, y, feed)), kv: [k, v] };
 }
 
