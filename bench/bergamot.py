@@ -3,7 +3,7 @@
 Its wheels are for Python 3.10 and older. Unpack one (`unzip bergamot-0.4.5-cp310-*.whl -d bergamot`), as
 importing the package connects. This program needs nothing of Regard:
 
-python3.10 bench/bergamot.py bergamot FOLDER_OF_MODEL < texts.txt > outputs.txt
+    python -m bench.bergamot bergamot FOLDER_OF_MODEL < texts.txt > outputs.txt
 """
 
 import importlib.util

@@ -187,7 +187,7 @@ def bombs(job: Job) -> Result:
 
 @trial(1, 3)
 def archives(job: Job) -> Result:
-    """No archive is ever unpacked to the disk."""
+    """No archive decides what is written to the disk, or where."""
     from qa.survive import archives
 
     return archives.archives(job.count, job.seed)

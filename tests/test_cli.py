@@ -318,7 +318,7 @@ def widen(folder: Path) -> None:
         (spoil("config.json", None), "", "is not a model folder"),
         (spoil("config.json", b"{"), "config.json", "JSON"),
         (spoil("config.json", b"[]"), "config.json", "not a JSON object"),
-        (spoil("config.json", b'{"model_type": "bart"}'), "config.json", '"bart"'),
+        (spoil("config.json", b'{"model_type": "prophetnet"}'), "config.json", '"prophetnet"'),
         (spoil("config.json", b'{"model_type": "bert"}'), "config.json", "vocab_size"),
         (widen, "", "one of the two is wrong"),
         (spoil("model.safetensors", None), "", "--resume"),

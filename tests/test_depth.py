@@ -12,7 +12,7 @@ import regard
 from regard.storage.models import find_model
 
 HOME = str(Path(regard.__file__).parent)
-MAX_FRAMES = 17  # eight to the search, nine in the model, whose block is written once
+MAX_FRAMES = 18  # eight to the search, ten in the model: its block is written once, for any mixer of tokens
 PRODUCTS = {"linear", "bmm", "baddbmm", "matmul", "scaled_dot_product_attention"}
 
 

@@ -183,7 +183,7 @@ CLASSES = {
 ENCODERS = {
     "bert": (lambda: bert("BertModel"), ["query", "value", "output.dense"]),
     "masked": (lambda: bert("BertForMaskedLM"), ["query", "value"]),
-    "roberta": (lambda: roberta("MaskedLM"), ["query", "key"]),
+    "roberta": (lambda: roberta("MaskedLM", pad_token_id=0), ["query", "key"]),  # as in the tokenizer
     "distilbert": (lambda: distilbert("MaskedLM"), ["q_lin", "v_lin"]),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,10 @@ from regard.training.stream import Stream
 class SpecialTokens:
     """What `Seq2Seq` needs of a tokenizer if rows are already encoded."""
 
-    start, end = 1, 2
+    start, end, first = 1, 2, None
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        return [*ids, self.end]
 
 
 TRANSLATION = Seq2Seq(SpecialTokens(), SpecialTokens(), 512)

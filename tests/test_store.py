@@ -150,7 +150,7 @@ def test_wrong_folders_are_refused_with_the_reason(tmp_path):
     cases = {
         "no such folder": tmp_path / "nothing",
         "no config.json": tmp_path,
-        "model_type": broken(tmp_path / "a", "config.json", lambda c: c.update(model_type="bart")),
+        "model_type": broken(tmp_path / "a", "config.json", lambda c: c.update(model_type="prophetnet")),
         "missing 'd_model'": broken(tmp_path / "b", "config.json", lambda c: c.pop("d_model")),
         "another model": broken(tmp_path / "c", "config.json", lambda c: c.update(vocab_size=7)),
         "is missing": broken(tmp_path / "d", "config.json", lambda c: c.update(encoder_layers=3)),

@@ -28,7 +28,7 @@ from regard.generation.processors import TimestampRules
 from regard.generation.word_times import first_columns, median_filter
 from regard.inputs.growing import growing_blocks
 from regard.sample import Sample
-from regard.storage.ctranslate2 import read_variables
+from regard.storage.ctranslate2 import KINDS, read_variables
 from regard.storage.importing import import_folder
 from regard.tasks import SpokenSegment, SpokenWord, Transcriber, Transcription
 from regard.tasks.speech import Recording, passages, quiet_cut, tidied, words_of
@@ -557,7 +557,7 @@ def test_damaged_models_are_refused_without_much_memory(converted: Path, data: s
     path = converted.parent / "damaged.bin"
     path.write_bytes(bytes(content))
     try:
-        variables = read_variables(path)
+        _, variables = read_variables(path, KINDS)
     except UsageError as error:
         assert error.code == "E_IMPORT"
     else:  # a byte of a name or of a number changed
@@ -569,10 +569,10 @@ def test_other_models_of_ctranslate2_are_refused(converted: Path, tmp_path: Path
     folder = tmp_path / "other"
     folder.mkdir()
     (folder / "model.bin").write_bytes(content)
-    with pytest.raises(UsageError, match=r"tokenizer\.json"):
-        import_folder(folder, tmp_path / "out")
-    (folder / "tokenizer.json").write_bytes((converted / "tokenizer.json").read_bytes())
     with pytest.raises(UsageError, match="TransforSpe"):
+        import_folder(folder, tmp_path / "out")
+    (folder / "model.bin").write_bytes((converted / "model.bin").read_bytes())
+    with pytest.raises(UsageError, match=r"tokenizer\.json"):
         import_folder(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

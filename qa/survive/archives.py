@@ -1,4 +1,4 @@
-"""Archives: Regard unpacks none, so that none can write anywhere. Read off the source, and tried."""
+"""Archives: none can choose where something is written. Read off the source, and tried."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from regard.storage import open_folder
 UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
 # `zipfile.is_zipfile` alone, in the process that reads tensors aside; and the sizes in an .xlsx, whose cells
-# openpyxl reads in memory; a file of the package; members of a plain .tar, read in place: none of them writes
-# what an archive holds.
+# openpyxl reads in memory; a file of the package; members of a plain .tar, read in place; members of an .npz.
+# Only of a package of Argos are files copied: those of known names, after the sizes of all were checked, into
+# a temporary folder, under names that the package does not choose.
 KNOWN = {
     ("storage/unpickle.py", "zipfile"),
     ("data/readers/tables.py", "zipfile"),
     ("data/phrasebook.py", "zipfile"),
+    ("storage/archive.py", "zipfile"),
+    ("storage/argos.py", "zipfile"),
+    ("export/to_argos.py", "zipfile"),
     ("inputs/media.py", "tarfile"),
 }
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")

@@ -25,6 +25,8 @@ EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
     "track": (("tensorboard", "mlflow", "sqlalchemy", "alembic", "wandb", "trackio"), "experiment trackers"),
     "sweep": (("optuna",), "regard sweep"),
+    "remote": (("fsspec",), "corpora at addresses"),
+    "structured": (("llguidance",), "JSON that fits a schema"),
     "ray": (("ray", "pandas", "pyarrow"), "bulk work on many machines"),
 }
 INSTRUCTIONS = {  # torch's checks of the processor
