@@ -139,7 +139,7 @@ def elastic(job: Job) -> Result:
     return parallel.elastic(job.count, job.seed)
 
 
-@trial(12, 240)
+@trial(12, 690)
 def cluster(job: Job) -> Result:
     """Four hosts 20 ms and 1 Gbit/s apart (network namespaces): the losses of one process within 1e-10, also
     from checkpoints of 4 ranks on 4, 3, 2 and 1, and with a cable pulled for 30 s; a rank that is killed or
