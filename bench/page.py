@@ -124,7 +124,7 @@ def worked(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def told(times: Sequence[float]) -> dict[str, float]:
+def best_and_middle(times: Sequence[float]) -> dict[str, float]:
     return {"best": round(min(times), 3), "middle": round(statistics.median(times), 3)}
 
 
@@ -152,7 +152,9 @@ def measure(browser: Any, address: str, process: int, rounds: int) -> dict[str, 
         works.append(worked(process) - before)
         page.context.close()
     figures = {"first_paint": paints, "film": films, "sentence_to_attention": asks, "processor": works}
-    return {"first_lesson": round(lesson, 3)} | {name: told(times) for name, times in figures.items()}
+    return {"first_lesson": round(lesson, 3)} | {
+        name: best_and_middle(times) for name, times in figures.items()
+    }
 
 
 def measure_site(browser: Any, folder: Path, rounds: int) -> dict[str, Any]:
@@ -168,7 +170,12 @@ def measure_site(browser: Any, folder: Path, rounds: int) -> dict[str, Any]:
             page.wait_for_selector(FILM, timeout=120_000)
             pictures.append(perf_counter() - start)
             page.context.close()
-    return {"picture": told(pictures), "bytes_before": size.first, "bytes": size.whole, "files": size.files}
+    return {
+        "picture": best_and_middle(pictures),
+        "bytes_before": size.first,
+        "bytes": size.whole,
+        "files": size.files,
+    }
 
 
 def measure_long(browser: Any, address: str, process: int, text: str, rounds: int) -> dict[str, Any]:
@@ -184,7 +191,12 @@ def measure_long(browser: Any, address: str, process: int, text: str, rounds: in
         answers.append(sum(seconds for _, seconds in requests))
         size = sum(came for came, _ in requests)
         page.context.close()
-    return {"answered": told(answers), "processor": told(works), "shown": told(shown), "bytes": size}
+    return {
+        "answered": best_and_middle(answers),
+        "processor": best_and_middle(works),
+        "shown": best_and_middle(shown),
+        "bytes": size,
+    }
 
 
 def timed(run: Callable[[], Any], rounds: int) -> list[float]:

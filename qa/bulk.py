@@ -33,9 +33,9 @@ def ray_cluster(lines: int, seed: int, work: Path) -> Result:
     source = work / "in.txt"
     source.write_text("".join(f"{line}\n" for line in rng.choices(english, k=lines)), encoding="utf-8")
     command = [sys.executable, "-m", "regard", "translate", "-m", MODEL, str(source), "-o"]
-    begun = time.monotonic()
+    since = time.monotonic()
     subprocess.run([*command, str(work / "one.txt"), "--threads", "2"], check=True, capture_output=True)
-    alone = time.monotonic() - begun
+    alone = time.monotonic() - since
     port, wrong = free_port(), []
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     temporary = Path("/tmp") / f"regard-ray-{os.getpid()}"  # paths of sockets may have 107 characters
@@ -45,13 +45,13 @@ def ray_cluster(lines: int, seed: int, work: Path) -> Result:
     try:
         wait_for_port(port)
         nodes.append(start_node([*start, f"--address=127.0.0.1:{port}"], environment))
-        begun = time.monotonic()
+        since = time.monotonic()
         bulk = [*command, str(work / "ray.txt"), "--on", "ray", "--workers", "2"]
         address = {"RAY_ADDRESS": f"127.0.0.1:{port}"}
         process = subprocess.Popen(bulk, env=environment | address, stderr=subprocess.PIPE, text=True)
         killed = kill_workers(process, work / ".ray.txt.parts", nodes, rng)
         error = process.communicate()[1]
-        together = time.monotonic() - begun
+        together = time.monotonic() - since
         if process.returncode:
             wrong.append(error[-500:])
         elif (work / "ray.txt").read_bytes() != (work / "one.txt").read_bytes():
@@ -77,9 +77,9 @@ def kill_workers(
     seen: set[str] = set()
     killed = 0
     while killed < KILLS and process.poll() is None:
-        begun = {each.name for each in parts.glob("*.try-*")} if parts.is_dir() else set()
-        if begun - seen and (workers := [pid for node in nodes for pid in actors(node.pid)]):
-            seen |= begun
+        attempts = {each.name for each in parts.glob("*.try-*")} if parts.is_dir() else set()
+        if attempts - seen and (workers := [pid for node in nodes for pid in actors(node.pid)]):
+            seen |= attempts
             os.kill(rng.choice(workers), signal.SIGKILL)
             killed += 1
         time.sleep(0.2)

@@ -129,11 +129,11 @@ def question(text: str, dice: random.Random) -> dict[str, Any] | None:
         return None
     if dice.random() < SWAPPED:
         words = [*words[len(words) // 2 :], *words[: len(words) // 2]]
-    asked = " ".join([dice.choice(openings), *words]) + "?"
+    question = " ".join([dice.choice(openings), *words]) + "?"
     place = {"text": answer[0], "answer_start": start + answer.start()}
     return {
         "id": f"cloze-{start}-{answer.start()}-{dice.getrandbits(32)}",
-        "question": asked,
+        "question": question,
         "answers": [place],
     }
 

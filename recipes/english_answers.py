@@ -91,9 +91,9 @@ def train_answers(config: Config, folder: Path, teacher: str) -> bool:
         parts, soft = [], []
         for corpus, weight in corpora(run.config):
             examples = list(iter_examples(corpus, run.config.task))
-            said = teacher_probabilities(answerer, examples) if corpus == real else [None] * len(examples)
+            soft = teacher_probabilities(answerer, examples) if corpus == real else [None] * len(examples)
             windows, targets = [], []
-            for example, characters in zip(examples, said):
+            for example, characters in zip(examples, soft):
                 for window, place in windows_of(objective, example):
                     windows.append(window.ids)
                     targets.append([len(soft), window.begins, *place])
