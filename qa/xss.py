@@ -259,9 +259,9 @@ def as_answer(browser: Any, address: str, texts: Sequence[str], found: Found) ->
 def as_error(browser: Any, address: str, texts: Sequence[str], found: Found) -> None:
     page = opened(browser, found, address)
     page.goto(f"{address}/?view=input")
-    page.wait_for_function("() => document.getElementById('model').options.length > 0")
+    page.wait_for_selector("#panel[data-view=input] h2:not(.welcome *)")  # the example that the page opens on
 
-    def refuse(route: Any) -> None:  # by the text that was asked, since the page may ask more than once
+    def refuse(route: Any) -> None:  # by the text, since the page may ask more than once
         number = int(route.request.post_data_json["source"].split()[-1])
         route.fulfill(status=400, json={"error": texts[number]})
 
