@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -24,7 +25,8 @@ from regard.storage import models as builtin
 from regard.storage.confidence import CONFIDENCE
 from regard.tasks import Translator, load
 from regard.tasks.confidence import FEATURES, features, language_of
-from regard.tasks.guards import Checker, is_loop, repeats, sentence_case
+from regard.tasks.guards import Checker, is_loop, repeats
+from regard.tasks.letter_case import has_capital_sentence, letter_case, may_be_name, sentence_case
 from regard.tasks.masking import fragments, lost_items, repair_number, split_edges
 from regard.tasks.translation import Line, SegmentInput, segment
 from served import served
@@ -212,6 +214,36 @@ def test_capitals_emoji_and_layout(english: Translator) -> None:
     lines = ["- Where are you going?", "GOOD MORNING, HOW ARE YOU?", "Hi {name}, see www.x.org now."]
     together = english.translate_lines(lines)
     assert together == [english.translate_lines(line) for line in lines], "batch = each line alone"
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "is_name"),
+    [
+        ("GOOD MORNING", str.upper, False),
+        ("Good Morning", str.title, True),
+        ("The Old Man Sleeps", str.title, False),
+        ("Good morning", None, False),
+        ("Berlin", None, False),  # one word tells nothing
+        ("NO", None, False),
+    ],
+)
+def test_letter_case(text: str, form: Callable[[str], str] | None, is_name: bool) -> None:
+    case = letter_case(text)
+    assert case is form is None or (case is not None and form is not None and case("a b") == form("a b"))
+    assert form is None or may_be_name(text) == is_name
+
+
+def test_a_short_title_is_read_in_sentence_case_where_that_is_likelier(english: Translator) -> None:
+    title, name, plain = english.translate(["Good Morning", "New York", "Good morning"])
+    assert title.casefold() == plain.casefold()
+    assert name == "New York"
+
+
+def test_a_sentence_in_capitals_among_others(english: Translator) -> None:
+    text = "I am fine. WHERE IS MY BOOK? Thanks."
+    assert has_capital_sentence(text) and not has_capital_sentence("I work for NASA. It is big.")
+    parts = english.translate(["I am fine.", "WHERE IS MY BOOK?", "Thanks."])
+    assert english.translate(text) == " ".join(parts)
 
 
 def test_documents(regard: Command, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A model may repeat itself without end, write far more than there was to translate, or lose a number or a tag.
 Such a segment is translated again, with those of all other lines in one further batch: without repeated
 n-grams and with a lower limit of length, clause by clause, or around the parts that were lost. A segment in
-capitals or in title case is read in sentence case. If no way passes the checks, the source stays as it is,
+capitals or in title case is read in sentence case; one of two or three words may be a name, so its second
+translation must be clearly more probable. If no way passes the checks, the source stays as it is,
 and the result says so.
 """
 
@@ -18,6 +19,7 @@ from typing import Literal
 from regard.config import Decode
 from regard.generation import Hypothesis, Request
 from regard.inputs.text.spans import TOKEN, find_spans, is_complete
+from regard.tasks.letter_case import in_case, letter_case, may_be_name, sentence_case
 from regard.tasks.masking import NUMBERS, fragments, kept, lost_items, repair_number
 from regard.tasks.translation import Line, Segment, SegmentInput
 
@@ -29,9 +31,7 @@ LONGEST_RATIO, LONGEST_MORE = 3, 24  # an output may have 3 * source + 24 tokens
 LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped there
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
-CAPITALS = 4  # letters of a text in capitals at least
-TITLE = 4  # words of a text in title case at least
-WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+CASE_MARGIN = 0.2  # by which sentence case is the better reading of a short title, per token
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Retry:
     segment: Segment
     fault: Fault
     ways: Iterator[Way]
+    first: Hypothesis
     way: Way | None = None
     inputs: list[SegmentInput] = field(default_factory=list)  # of this way
     parts: list[Part] = field(default_factory=list)  # instead of the segment; empty: it stays
@@ -100,7 +101,7 @@ class Checker:
                 continue
             if fault := self.fault(segment, each.source, best[0]):
                 ways = second_ways(segment, each.source, fault, self.options)
-                retry = Retry(each, segment, fault, ways)
+                retry = Retry(each, segment, fault, ways, best[0])
                 if fault == "items" and (repaired := self.repaired(segment, best[0])):
                     retry.parts, retry.ways = [(repaired, each, list(best))], iter(())
                 retries.append(retry)
@@ -156,6 +157,9 @@ class Checker:
             if each is not None and self.fault(segment, each.source, best[0]) not in (None, "case"):
                 return False
             parts.append((segment, each, best))
+        is_doubtful = retry.fault == "case" and may_be_name(retry.segment.text)
+        if is_doubtful and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
+            return False
         retry.parts = parts
         return True
 
@@ -187,6 +191,11 @@ def merge(
     return merged, [each for each, _ in new], [best for _, best in new]
 
 
+def mean(hypothesis: Hypothesis) -> float:
+    """log p of a token."""
+    return sum(hypothesis.token_log_probabilities) / max(1, len(hypothesis.token_log_probabilities))
+
+
 def is_loop(source: Sequence[int], tokens: Sequence[int]) -> bool:
     """Whether an output repeats itself more than its source, or not as often as a source of repetitions."""
     read, written = repeats(source), repeats(tokens)
@@ -204,18 +213,6 @@ def repeats(tokens: Sequence[int]) -> int:
             run = run + 1 if one == following else 0
             most = max(most, run // period + 1)
     return most
-
-
-def letter_case(text: str) -> Callable[[str], str] | None:
-    """What gives a text in sentence case its capitals, or those of a title; None for any other text."""
-    if text.isupper() and sum(map(str.isalpha, text)) >= CAPITALS:
-        return str.upper
-    words = WORDS.findall(text)
-    return title_case if len(words) >= TITLE and all(word[0].isupper() for word in words) else None
-
-
-def title_case(text: str) -> str:
-    return re.sub(r"(?<!\S)\S", lambda match: match[0].title(), text)
 
 
 def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: Decode) -> Iterator[Way]:
@@ -237,13 +234,3 @@ def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: 
     clauses = fragments(segment, [match.span() for match in CLAUSE.finditer(segment.text)])
     if sum(bool(each.text) for each in clauses) > 1:
         yield Way(clauses, limited)
-
-
-def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str) -> str:
-    return case(finish(text))
-
-
-def sentence_case(text: str) -> str:
-    """The text in small letters, with a capital at the beginning of each sentence, and as "I"."""
-    lower = re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), text.lower())
-    return re.sub(r"\bi\b", "I", lower)

@@ -16,6 +16,7 @@ from itertools import accumulate
 from regard.inputs.text import split_sentences
 from regard.inputs.text.spans import PLACEHOLDERS, TOKEN, Kind, Span, find_spans, mask, unmask
 from regard.tasks.confidence import language_of
+from regard.tasks.letter_case import has_capital_sentence
 from regard.tasks.results import Candidate
 from regard.tasks.task_model import OtherLanguage, Split
 from regard.tasks.translation import LONGEST_LINE, Line, LineSplitter, Segment
@@ -95,8 +96,8 @@ class LinePreparation:
             for doubt, several, (code, _) in zip(doubtful, mixed, languages)
         ]
         splits: list[Split] = [
-            "never" if is_whole else "always" if is_mixed else split
-            for is_whole, is_mixed in zip(whole, mixed)
+            "never" if is_whole else "always" if is_mixed or has_capital_sentence(each.text) else split
+            for is_whole, is_mixed, each in zip(whole, mixed, masked)
         ]
         shown = ["" if is_unread else each.text for each, is_unread in zip(masked, unread)]
         lines = self.splitter.split(shown, splits, first_line)
