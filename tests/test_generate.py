@@ -246,7 +246,7 @@ def test_a_stream_comes_piece_by_piece(generator: Generator, monkeypatch: pytest
     steps: list[int] = []
     step = Engine.step
     monkeypatch.setattr(Engine, "step", lambda *given: (steps.append(1), step(*given))[1])
-    for options in ({"beam": 1}, {"temperature": 0.01}):
+    for options in ({"beam": 1}, {"temperature": 0.01}, {"temperature": 0}):
         steps.clear()
         stream = generator.stream("one", **options, max_length=50)
         assert [next(stream), next(stream)] == [" two", " three"]
@@ -410,7 +410,7 @@ def test_options_of_generate(regard: Command, refused: Refused, folder: Path) ->
         "---",
     ]
     assert "need a beam of at least 3, not 2" in refused(*base, "--beam", 2, "-n", 3)
-    assert "decode.temperature = -1" in refused(*base, "--temperature", -1)
+    assert "--temperature" in refused(*base, "--temperature", -1)
     long = counting(0, 30)
     assert "the prompt has 31 tokens" in refused("generate", "-m", folder, long, "--on-too-long", "error")
     cut = regard("generate", "-m", folder, long, "--on-too-long", "truncate", "--beam", 1, "--max-length", 2)

@@ -114,6 +114,8 @@ def test_top_k_and_top_p_keep_what_they_say():
     assert float(probability[5]) < 0.9 < float(probability[5] + probability[1])
     assert nucleus(logits.double(), 0.9)[0].isfinite().tolist() == [False, True, False, False, False, True]
     cold = log_probabilities(logits, Decode(temperature=0.5))[0]
+    zero = log_probabilities(logits, Decode(temperature=0.0))[0]
+    assert zero[logits[0].argmax()] == 0 and zero.exp().sum() == 1
     torch.testing.assert_close(cold, (logits.double() * 2).log_softmax(1)[0])
 
 

@@ -39,7 +39,9 @@ def chat(
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens of an answer; default: what the window has room for.")
     ] = None,
-    temperature: Annotated[float | None, typer.Option(min=1e-6, help="Sampling temperature.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Sampling temperature; 0 is greedy.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Sample from the k most probable tokens.")] = None,
     top_p: Annotated[
         float | None,

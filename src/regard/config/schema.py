@@ -275,7 +275,7 @@ class Decode(Section):
         0, ge=0, le=MOST, description="previous sentences to put before each sentence of a long line"
     )
     sample: bool = Field(False, description="sample instead of beam search; `beam` samples a sentence")
-    temperature: float = Field(1.0, gt=0, description="of sampling; below 1 = closer to greedy")
+    temperature: float = Field(1.0, ge=0, description="of sampling; below 1 = closer to greedy, which is 0")
     top_k: int = Field(0, ge=0, le=MOST, description="sample from the k most probable tokens; 0 = all")
     top_p: float = Field(
         1.0, gt=0, le=1, description="sample from the smallest set of tokens with this probability"

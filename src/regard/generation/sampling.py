@@ -31,6 +31,8 @@ from regard.inputs.text import SpecialTokens
 from regard.models.layers import to_float64
 from regard.sample import Source
 
+COLD = 1e-6  # temperatures below this mean the most probable token
+
 
 class Sampling(Generic[S]):
     """The draws of all active requests, one row each; requests enter and leave as in `BeamSearch`."""
@@ -170,7 +172,13 @@ def random_key(source: Source, number: int, seed: int) -> int:
 
 
 def log_probabilities(logits: Tensor, options: Decode) -> Tensor:
-    """log softmax(logits / temperature) over the tokens of top-k and top-p: [R,V]."""
+    """log softmax(logits / temperature) over the tokens of top-k and top-p: [R,V].
+
+    The limit for temperature 0: the most probable token has probability 1.
+    """
+    if options.temperature < COLD:
+        best = logits.argmax(dim=1, keepdim=True)
+        return torch.full_like(logits, NEG_INF, dtype=torch.float64).scatter_(1, best, 0.0).cpu()
     logits = to_float64(logits) / options.temperature
     if 0 < options.top_k < logits.shape[1]:
         smallest = logits.topk(options.top_k, dim=1).values[:, -1:]

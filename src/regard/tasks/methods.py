@@ -198,7 +198,8 @@ class GenerateMethods(TaskModel):
             int | None, Field(ge=1, description="Maximum number of tokens; default: of the folder, else 200.")
         ] = None,
         temperature: Annotated[
-            float | None, Field(gt=0, description="Sampling temperature; default: of the folder, else 0.8.")
+            float | None,
+            Field(ge=0, description="Sampling temperature; 0 is greedy; default: of the folder, else 0.8."),
         ] = None,
         top_k: Annotated[
             int | None, Field(ge=0, description="Sample from the k most probable tokens; 0 = all.")
