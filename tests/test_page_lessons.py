@@ -215,6 +215,18 @@ caption: Probabilities
 """
 
 
+def test_a_run_that_arrives_late_leaves_the_lesson_as_it_is(window: Window) -> None:
+    page, held = window.page, []
+    page.route("**/api/v1/trace", lambda route: held.append(route))
+    with page.expect_request("**/api/v1/trace"):
+        page.goto(f"{window.site.address}/?view=lessons&lesson=scale&text=ba+de")
+    step = page.wait_for_selector(STEP)
+    (route,) = held
+    route.continue_()
+    page.wait_for_selector("body:not([aria-busy])")
+    assert step.evaluate("element => element.isConnected")
+
+
 def test_a_document_of_a_teacher(window: Window, tmp_path: Path) -> None:
     (tmp_path / "22-own.md").write_text(OWN, encoding="utf-8")
     site = started({"toy": window.site.models["toy"]}, add_lessons(tmp_path))

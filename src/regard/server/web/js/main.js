@@ -131,14 +131,14 @@ async function run() {
     live(
       `${/[.!?…]$/.test(trace.output) ? trace.output : `${trace.output}.`} ${sizes.join(" and ")} tokens.`,
     );
-    await show();
+    await arrived();
   } catch (error) {
     if (error.name === "AbortError") return;
     status("");
     trouble((wrong = error.message));
     if (!error.status) return; // a server that does not answer: what was there can still be read
     trace = plain = change = null;
-    await show();
+    await arrived();
   } finally {
     clearTimeout(slow);
     if (controller === running) document.body.removeAttribute("aria-busy");
@@ -178,6 +178,7 @@ function changesModel(text, hints) {
   return true;
 }
 
+const choose = (view) => set({ view });
 const status = (text) => {
   at("status").textContent = text;
 };
@@ -189,7 +190,7 @@ async function show() {
   const number = ++drawn;
   const { view } = state();
   const chosen = VIEWS[view] && (view !== "picture" || trace?.meta.input) ? view : "film";
-  tabs(at("tabs"), here(), chosen, (id) => set({ view: id }));
+  tabs(at("tabs"), here(), chosen, choose);
   at("panel").setAttribute("aria-labelledby", `tab-${chosen}`);
   showAnswer(trace, notice, sentence);
   let content;
@@ -205,14 +206,27 @@ async function show() {
   }
   if (number !== drawn) return;
   const back = focused();
-  at("what-if").replaceChildren(...(isFile() ? [] : whatIf(model(), plain, change)));
   const help = isSaved() ? null : lessonLink(chosen);
   at("panel").replaceChildren(...[content, help ?? []].flat());
   at("panel").dataset.view = chosen;
-  at("exports").replaceChildren(...exporter(at("panel"), trace, about.settings));
-  trouble(wrong);
+  aside();
   expired = 0;
   back?.();
+}
+
+/** What stands around the view of a run. */
+function aside() {
+  at("what-if").replaceChildren(...(isFile() ? [] : whatIf(model(), plain, change)));
+  at("exports").replaceChildren(...exporter(at("panel"), trace, about.settings));
+  trouble(wrong);
+}
+
+/** A run is there. A lesson needs none and is drawn already: what a person has done in it stays. */
+async function arrived() {
+  if (state().view !== "lessons") return show();
+  tabs(at("tabs"), here(), "lessons", choose);
+  showAnswer(trace, notice, sentence);
+  aside();
 }
 
 /** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
