@@ -29,7 +29,10 @@ ITEMS = {
     "path": ["report.pdf", "/etc/fstab", "~/a.txt", "C:\\Windows\\x.ini", "src/main.py"],
     "code": ["snake_case", "camelCase()", "call()", "--option", "GPT-2", "`a b`"],
     "emoji": ["😊", "👩‍👩‍👧‍👦", "🇩🇪", "❤️", "1️⃣", "👍🏽"],
-    "number": ["1,234.50 EUR", "19 %", "$5", "€3.20", "3 km", "1000", "2024-05-01", "12:30", "3/4/2020"],
+    "number": [
+        *("1,234.50 EUR", "19 %", "$5", "€3.20", "3 km", "1000", "2024-05-01", "12:30", "3/4/2020"),
+        *("+27", "#7", "95.8t", "866kcal"),
+    ],
     "word": ["x" * 60],
 }
 CASES = [(kind, item) for kind, items in ITEMS.items() for item in items]

@@ -64,13 +64,13 @@ _CODE = (
 )
 _CURRENCY = r"[$€£¥₹₽]|(?:EUR|USD|GBP|CHF|JPY|CNY|CAD|AUD|SEK|NOK|DKK|PLN|CZK|INR)\b"
 _UNIT = (
-    r"(?:[kMG]?Hz|km/h|m/s|mph|[kcmµn]?m[²³]?|[kmµ]?g|[mcd]?l|[kM]?Wh?|m?V|mA|[kMGTP]i?B|dpi|px|pt|ha|min|dB)(?!\w)"
+    r"(?:[kMG]?Hz|km/h|m/s|mph|[kcmµn]?m[²³]?|[kmµ]?g|[mcd]?l|[kM]?Wh?|m?V|mA|[kMGTP]i?B|dpi|px|pt|ha|min|dB|k?cal|k?J|t)(?!\w)"
     r"|°[CF]?|[%‰]"
 )
 _DIGITS = r"\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,:'’/-]\d+)*"
 _NUMBER = (
     r"(?<![\w.])(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?Z?"
-    rf"|(?P<before>(?:{_CURRENCY})[ \u00a0]?)?(?:[-+±]|v(?=\d+\.))?(?P<digits>{_DIGITS})"
+    rf"|(?P<before>(?:{_CURRENCY})[ \u00a0]?)?(?P<sign>[-+±#]|v(?=\d+\.))?(?P<digits>{_DIGITS})"
     rf"(?P<behind>[ \u00a0\u202f]?(?:{_CURRENCY}|{_UNIT}))?)(?!\w|[ \u00a0]?[ap]\.?m\b)"  # 5:30 p.m. is 17.30
 )
 SPAN = re.compile(
@@ -111,7 +111,8 @@ def find_spans(text: str, kinds: Collection[Kind] = KINDS) -> list[Span]:
 
 def _is_small(number: re.Match[str]) -> bool:
     digits = number["digits"]
-    return bool(digits) and len(digits) <= _FEW_DIGITS and not number["before"] and not number["behind"]
+    is_short = bool(digits) and len(digits) <= _FEW_DIGITS
+    return is_short and not (number["before"] or number["sign"] or number["behind"])
 
 
 def placeholder_tokens(count: int) -> tuple[str, ...]:
