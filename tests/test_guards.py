@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -138,7 +138,13 @@ def test_repetition_is_measured_against_the_source() -> None:
     assert repeats([1, 2, 3]) == 1 and repeats([1, 1, 1, 2]) == 3 and repeats([5, 1, 2, 1, 2, 1, 2]) == 3
     assert is_loop([7, 8, 9], [1, 2, 2, 2]) and not is_loop([7, 7, 7], [2, 2, 2])
     assert is_loop([7] * 100, [2] * 50) and not is_loop([7] * 100, [2] * 95)
-    assert sentence_case("GOOD MORNING! AM I LATE?") == "Good morning! Am I late?"
+    vocabulary = {"Haus", "mein", "Mein", "Tom", "ist", "da"}
+
+    def encode(words: Sequence[str]) -> list[list[int]]:
+        return [[0] if word in vocabulary else [0, 0] for word in words]
+
+    assert sentence_case(encode, "GOOD MORNING! AM I LATE?") == "Good morning! Am I late?"
+    assert sentence_case(encode, "DA IST MEIN HAUS. TOM IST DA.") == "Da ist mein Haus. Tom ist da."
 
 
 def test_what_fails_is_tried_again_and_then_kept() -> None:

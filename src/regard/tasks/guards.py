@@ -100,7 +100,7 @@ class Checker:
             if self.whole and self.whole[each.line]:
                 continue
             if fault := self.fault(segment, each.source, best[0]):
-                ways = second_ways(segment, each.source, fault, self.options)
+                ways = second_ways(segment, each.source, fault, self.options, self.encode)
                 retry = Retry(each, segment, fault, ways, best[0])
                 if fault == "items" and (repaired := self.repaired(segment, best[0])):
                     retry.parts, retry.ways = [(repaired, each, list(best))], iter(())
@@ -215,10 +215,17 @@ def repeats(tokens: Sequence[int]) -> int:
     return most
 
 
-def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: Decode) -> Iterator[Way]:
+def second_ways(
+    segment: Segment,
+    source: Sequence[int],
+    fault: Fault,
+    options: Decode,
+    encode: Callable[[Sequence[str]], list[list[int]]],
+) -> Iterator[Way]:
     """Ways to translate a segment after a fault, the most faithful first."""
     if (case := letter_case(segment.text)) is not None:
-        yield Way([replace(segment, finish=partial(in_case, case, segment.finish))], options, sentence_case)
+        finish = partial(in_case, case, segment.finish)
+        yield Way([replace(segment, finish=finish)], options, partial(sentence_case, encode))
     if fault == "case":
         return
     cuts = [match.span() for match in TOKEN.finditer(segment.text)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from regard.inputs.text import split_sentences
 
@@ -44,7 +44,15 @@ def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str)
     return case(finish(text))
 
 
-def sentence_case(text: str) -> str:
-    """The text in small letters, with a capital at the beginning of each sentence, and as "I"."""
-    lower = re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), text.lower())
-    return re.sub(r"\bi\b", "I", lower)
+def sentence_case(encode: Callable[[Sequence[str]], Sequence[Sequence[int]]], text: str) -> str:
+    """The text in small letters, with a capital at the beginning of each sentence, and as "I".
+
+    Names, and nouns of German, get one too: a word has it if the model's vocabulary has more of it that way,
+    so that it `encode`s into fewer tokens.
+    """
+    lower = text.lower()
+    words = sorted(set(WORDS.findall(lower)))
+    small, large = encode(words), encode([word.capitalize() for word in words])
+    names = {word for word, one, other in zip(words, small, large) if len(other) < len(one)} | {"i"}
+    cased = WORDS.sub(lambda match: match[0].capitalize() if match[0] in names else match[0], lower)
+    return re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), cased)
