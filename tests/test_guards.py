@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -20,6 +20,7 @@ from regard.config import Decode
 from regard.errors import UsageError
 from regard.evaluation.confidence import auc, fit_confidence
 from regard.generation import Hypothesis
+from regard.inputs.text import train_tokenizer
 from regard.inputs.text.spans import find_spans
 from regard.storage import models as builtin
 from regard.storage.confidence import CONFIDENCE
@@ -33,6 +34,7 @@ from served import served
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 ITEMS = ("http://x.org/a", "bob@x.org", "{name}", "<b>", "1,500.00", "😊", "my_file.txt", "12:30")
+SMALL = train_tokenizer(["a dog is a dog ."] * 9, "bpe", 300)
 FRENCH = "Je ne sais pas quoi dire à mes amis."
 
 
@@ -138,13 +140,11 @@ def test_repetition_is_measured_against_the_source() -> None:
     assert repeats([1, 2, 3]) == 1 and repeats([1, 1, 1, 2]) == 3 and repeats([5, 1, 2, 1, 2, 1, 2]) == 3
     assert is_loop([7, 8, 9], [1, 2, 2, 2]) and not is_loop([7, 7, 7], [2, 2, 2])
     assert is_loop([7] * 100, [2] * 50) and not is_loop([7] * 100, [2] * 95)
-    vocabulary = {"Haus", "mein", "Mein", "Tom", "ist", "da"}
-
-    def encode(words: Sequence[str]) -> list[list[int]]:
-        return [[0] if word in vocabulary else [0, 0] for word in words]
-
-    assert sentence_case(encode, "GOOD MORNING! AM I LATE?") == "Good morning! Am I late?"
-    assert sentence_case(encode, "DA IST MEIN HAUS. TOM IST DA.") == "Da ist mein Haus. Tom ist da."
+    vocabulary = ["Haus", "mein", "Mein", "Tom", "ist", "da", "Da", "."]
+    tokenizer = train_tokenizer([" ".join(vocabulary)] * 9, "word", 300)
+    assert sentence_case(tokenizer, "GOOD MORNING! AM I LATE?") == "Good morning! Am I late?"
+    assert sentence_case(tokenizer, "MEIN HAUS IST DA. TOM IST DA.") == "Mein Haus ist da. Tom ist da."
+    assert sentence_case(SMALL, "A DOG. A DOG") == "a dog. a dog"
 
 
 def test_what_fails_is_tried_again_and_then_kept() -> None:
@@ -153,7 +153,7 @@ def test_what_fails_is_tried_again_and_then_kept() -> None:
     line = Line("first part, second part fine", parts, [[4, 5, 6], [7]])
     inputs = [SegmentInput(0, 0, [4, 5, 6]), SegmentInput(0, 1, [7])]
     checker = Checker(
-        Decode(), lambda texts: [[*range(len(text.split()))] for text in texts], lambda ids: "x"
+        Decode(), lambda texts: [[*range(len(text.split()))] for text in texts], lambda ids: "X", SMALL
     )
     loop, good = [hypothesis_of(1, 1, 1, 1)], [hypothesis_of(3)]
     rounds = checker.rounds([line], inputs, [loop, good], list)  # type: ignore[arg-type]
@@ -229,6 +229,8 @@ def test_capitals_emoji_and_layout(english: Translator) -> None:
         ("Good Morning", str.title, True),
         ("The Old Man Sleeps", str.title, False),
         ("Good morning", None, False),
+        ("good morning", str.lower, False),
+        ("morning", None, False),
         ("Berlin", None, False),  # one word tells nothing
         ("NO", None, False),
     ],
@@ -243,6 +245,11 @@ def test_a_short_title_is_read_in_sentence_case_where_that_is_likelier(english: 
     title, name, plain = english.translate(["Good Morning", "New York", "Good morning"])
     assert title.casefold() == plain.casefold()
     assert name == "New York"
+
+
+def test_small_letters(english: Translator) -> None:
+    small, plain = english.translate(["where is the train station", "Where is the train station"])
+    assert small == plain.lower()
 
 
 def test_a_sentence_in_capitals_among_others(english: Translator) -> None:

@@ -3,9 +3,9 @@
 A model may repeat itself without end, write far more than there was to translate, or lose a number or a tag.
 Such a segment is translated again, with those of all other lines in one further batch: without repeated
 n-grams and with a lower limit of length, clause by clause, or around the parts that were lost. A segment in
-capitals or in title case is read in sentence case; one of two or three words may be a name, so its second
-translation must be clearly more probable. If no way passes the checks, the source stays as it is,
-and the result says so.
+capitals, title case or small letters is read in sentence case; a title of two or three words may be a name,
+so its second translation must be clearly more probable. If no way passes the checks, the source stays as it
+is, and the result says so.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Literal
 
 from regard.config import Decode
 from regard.generation import Hypothesis, Request
+from regard.inputs.text import Tokenizer
 from regard.inputs.text.spans import TOKEN, find_spans, is_complete
 from regard.tasks.letter_case import in_case, letter_case, may_be_name, sentence_case
 from regard.tasks.masking import NUMBERS, fragments, kept, lost_items, repair_number
@@ -68,6 +69,7 @@ class Checker:
     options: Decode
     encode: Callable[[Sequence[str]], list[list[int]]]
     decode: Callable[[Sequence[int]], str]
+    tokenizer: Tokenizer  # of the source
     placeholders: frozenset[int] = frozenset()  # token ids, if the model has them
     whole: Sequence[bool] = ()  # lines that are not checked: their translation is constrained as a whole
 
@@ -100,7 +102,7 @@ class Checker:
             if self.whole and self.whole[each.line]:
                 continue
             if fault := self.fault(segment, each.source, best[0]):
-                ways = second_ways(segment, each.source, fault, self.options, self.encode)
+                ways = second_ways(segment, each.source, fault, self.options, self.tokenizer)
                 retry = Retry(each, segment, fault, ways, best[0])
                 if fault == "items" and (repaired := self.repaired(segment, best[0])):
                     retry.parts, retry.ways = [(repaired, each, list(best))], iter(())
@@ -121,7 +123,10 @@ class Checker:
                 return None if is_complete(segment.text, self.decode(tokens)) else "items"
         elif find_spans(segment.text) and lost_items(segment.text, segment.finish(self.decode(tokens))):
             return "items"
-        return "case" if letter_case(segment.text) else None
+        case = letter_case(segment.text)
+        if case is None or (case is str.lower and not self.decode(tokens).islower()):
+            return None
+        return "case"
 
     def repaired(self, segment: Segment, best: Hypothesis) -> Segment | None:
         """The segment with its number in place of that of the output, if nothing else is lost."""
@@ -220,12 +225,13 @@ def second_ways(
     source: Sequence[int],
     fault: Fault,
     options: Decode,
-    encode: Callable[[Sequence[str]], list[list[int]]],
+    tokenizer: Tokenizer,
 ) -> Iterator[Way]:
     """Ways to translate a segment after a fault, the most faithful first."""
-    if (case := letter_case(segment.text)) is not None:
+    read = partial(sentence_case, tokenizer)
+    if (case := letter_case(segment.text)) is not None and read(segment.text) != segment.text:
         finish = partial(in_case, case, segment.finish)
-        yield Way([replace(segment, finish=finish)], options, partial(sentence_case, encode))
+        yield Way([replace(segment, finish=finish)], options, read)
     if fault == "case":
         return
     cuts = [match.span() for match in TOKEN.finditer(segment.text)]

@@ -1,23 +1,27 @@
-"""Texts in capitals and title case: a model reads them in sentence case, and its output gets their case."""
+"""Texts in capitals, title case or small letters: read in sentence case, and the output gets their case."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from regard.inputs.text import split_sentences
+from regard.inputs.text import Tokenizer, split_sentences
 
 CAPITALS = 4  # letters of a text in capitals at least
 TITLE = 4  # words of a text in title case; one of 2 or 3 may be a name
+UNKNOWN_COST = 100  # tokens
+BEFORE_FIRST = re.compile(r"(?:^|[.!?]\s)\W*\Z")  # what stands before the first word of a sentence
 WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 def letter_case(text: str) -> Callable[[str], str] | None:
-    """What gives a text in sentence case its capitals, or those of a title; None for any other text."""
+    """What gives a text in sentence case that of this text: capitals, a title's, small letters; else None."""
     if in_capitals(text):
         return str.upper
     words = WORDS.findall(text)
-    return title_case if len(words) > 1 and all(word[0].isupper() for word in words) else None
+    if len(words) < 2:
+        return None
+    return title_case if all(word[0].isupper() for word in words) else str.lower if text.islower() else None
 
 
 def in_capitals(text: str) -> bool:
@@ -26,7 +30,7 @@ def in_capitals(text: str) -> bool:
 
 def may_be_name(text: str) -> bool:
     """Whether a text in title case is so short that its capitals may have another reason."""
-    return not in_capitals(text) and len(WORDS.findall(text)) < TITLE
+    return not text.islower() and not in_capitals(text) and len(WORDS.findall(text)) < TITLE
 
 
 def has_capital_sentence(text: str) -> bool:
@@ -44,15 +48,23 @@ def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str)
     return case(finish(text))
 
 
-def sentence_case(encode: Callable[[Sequence[str]], Sequence[Sequence[int]]], text: str) -> str:
+def sentence_case(tokenizer: Tokenizer, text: str) -> str:
     """The text in small letters, with a capital at the beginning of each sentence, and as "I".
 
-    Names, and nouns of German, get one too: a word has it if the model's vocabulary has more of it that way,
-    so that it `encode`s into fewer tokens.
+    Names, and nouns of German, get one too: words that have fewer tokens with a capital. A vocabulary of
+    small letters alone gets no capitals.
     """
     lower = text.lower()
-    words = sorted(set(WORDS.findall(lower)))
-    small, large = encode(words), encode([word.capitalize() for word in words])
-    names = {word for word, one, other in zip(words, small, large) if len(other) < len(one)} | {"i"}
-    cased = WORDS.sub(lambda match: match[0].capitalize() if match[0] in names else match[0], lower)
-    return re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), cased)
+
+    def cased(match: re.Match[str]) -> str:
+        word, large = match[0], match[0].capitalize()
+        is_first = BEFORE_FIRST.search(lower, 0, match.start()) is not None
+        return large if is_first or word == "i" or cost(tokenizer, large) < cost(tokenizer, word) else word
+
+    return WORDS.sub(cased, lower) if tokenizer.is_cased else lower
+
+
+def cost(tokenizer: Tokenizer, word: str) -> int:
+    """The number of its tokens; many if it is unknown."""
+    ids = tokenizer.encode(word)
+    return len(ids) + UNKNOWN_COST * (tokenizer.unknown in ids)

@@ -183,8 +183,9 @@ class Translator(TranslateMethods):
                 run = context.run(inputs, lambda some: decode(self.requests(some, options)))
                 last = split_lines, inputs, run
             elif checks.check and not options.sample:
-                tokens = frozenset(self.folder.target.placeholders)
-                checker = Checker(options, splitter.encode, self.folder.target.decode, tokens, whole)
+                source, target = self.folder.source, self.folder.target
+                tokens = frozenset(target.placeholders)
+                checker = Checker(options, splitter.encode, target.decode, source, tokens, whole)
                 last = yield from checker.rounds(*last, lambda some: self.requests(some, options))
             return self.translations(prepared, *last, num_results, alignment, compiled, checks)
 

@@ -94,6 +94,13 @@ class Tokenizer(ABC):
         """A source text of an encoder-decoder with its special tokens; an empty one is not without tokens."""
         return [*self.before, *ids, *self.after] or [self.end]
 
+    @cached_property
+    def is_cased(self) -> bool:
+        """Whether the vocabulary has words with capitals, or, if it has no words, letters."""
+        tokens = [token for token in self.tokens(range(self.size)) if not token.startswith("<")]  # <0xE2>
+        words = [token for token in tokens if sum(map(str.isalpha, token)) > 1]
+        return any(token != token.lower() for token in words or tokens)
+
     @property
     @abstractmethod
     def fingerprint(self) -> str:
