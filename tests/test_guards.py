@@ -239,6 +239,28 @@ def test_a_short_title_is_read_in_sentence_case_where_that_is_likelier(english: 
     assert name == "New York"
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Don’t go.", "Don't go."),
+        ("She said, “What’s that?”", 'She said, "What\'s that?"'),
+        ("The\u00a0cat\u00a0sleeps.", "The cat sleeps."),
+        ("The con\u00adtract is long.", "The contract is long."),
+        ("I don\u2019t know Rene\u0301.", "I don't know René."),
+    ],
+)
+def test_typographic_signs_and_spaces_are_read_as_plain_ones(
+    english: Translator, text: str, plain: str
+) -> None:
+    assert english.translate(text) == english.translate(plain)
+    assert english.translate(text, check=False) != "" and english.translate_lines([text])[0].source == text
+
+
+def test_plain_signs_are_taken_only_where_they_are_likelier(english: Translator) -> None:
+    text = "I know — I was there."
+    assert english.translate_lines([text])[0] == english.translate_lines([text], check=False)[0]
+
+
 def test_a_sentence_in_capitals_among_others(english: Translator) -> None:
     text = "I am fine. WHERE IS MY BOOK? Thanks."
     assert has_capital_sentence(text) and not has_capital_sentence("I work for NASA. It is big.")

@@ -1,4 +1,8 @@
-"""Texts in capitals and title case: a model reads them in sentence case, and its output gets their case."""
+"""Other forms of a text that a model may know better than the one it was given.
+
+Texts in capitals and title case are read in sentence case, and the output gets their case; typographic signs
+are read as those of a typewriter.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from regard.inputs.text import split_sentences
 
 CAPITALS = 4  # letters of a text in capitals at least
 TITLE = 4  # words of a text in title case; one of 2 or 3 may be a name
+SIGNS = {"’‘‚": "'", "“”„«»": '"', "–—": "-", "…": "..."}
+PLAIN = {ord(sign): plain for signs, plain in SIGNS.items() for sign in signs}
 WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
@@ -45,6 +51,11 @@ def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str)
 
 
 def sentence_case(text: str) -> str:
-    """The text in small letters, with a capital at the beginning of each sentence, and as "I"."""
-    lower = re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), text.lower())
+    """The text in small letters and plain signs, with a capital at the beginning of sentences, and as "I"."""
+    lower = re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), plain_signs(text).lower())
     return re.sub(r"\bi\b", "I", lower)
+
+
+def plain_signs(text: str) -> str:
+    """The text with the quotation marks, apostrophes, dashes and dots of a typewriter."""
+    return text if text.isascii() else text.translate(PLAIN)

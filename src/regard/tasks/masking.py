@@ -8,6 +8,7 @@ Marks of layout at the beginning of a line, and emoji and tags at its ends, are 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +28,9 @@ LAYOUT = re.compile(
     r"(?:\s*+(?:[-–—*•·‣◦>#|+]++(?=\s)|[-–—](?=[^\W\d_])|\(?\d{1,3}[.)](?=\s)|\[[ xX]\](?=\s)))*+\s*+"
 )
 CONTROL = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u202a-\u202e\u2060-\u206f\ufeff]"
 )
+SPACE = re.compile("[\xa0\u2000-\u200a\u202f\u205f]")  # no-break spaces and those of a certain width
 EDGE = re.compile(r"(\W*)(.*?)([^\w.!?…)\]]*)", re.DOTALL)  # of a fragment: what is not translated around it
 LANGUAGE_CODE = re.compile("[a-z]{2}")  # of a language that can be detected; others are names of our own
 UNKNOWN = "und"  # language of a line in several (ISO 639-2: undetermined)
@@ -64,7 +66,8 @@ def mask_line(text: str, placeholders: int) -> MaskedLine:
     if not core.isprintable():
         core = CONTROL.sub("", core)
     masked = mask(core, placeholders) if placeholders else mask(core, PLACEHOLDERS, UNREADABLE)
-    return MaskedLine(head, masked.text, tail, masked.items)
+    text = unicodedata.normalize("NFC", masked.text)  # as corpora are written; items stay as they are
+    return MaskedLine(head, text if text.isprintable() else SPACE.sub(" ", text), tail, masked.items)
 
 
 @dataclass(frozen=True)
