@@ -261,6 +261,14 @@ def test_plain_signs_are_taken_only_where_they_are_likelier(english: Translator)
     assert english.translate_lines([text])[0] == english.translate_lines([text], check=False)[0]
 
 
+def test_lines_and_cells_are_translated_one_by_one(english: Translator) -> None:
+    lines = ["- Where are you?", "- At home.", "", "The old man\t3\tThe cat", "| The old man | 80 |"]
+    together = english.translate("\n".join(lines))
+    assert together == "\n".join(english.translate(lines))
+    assert together.split("\n")[3:] == ["Der alte Mann\t3\tDie Katze", "| Der alte Mann | 80 |"]
+    assert [each[:2] for each in together.split("\n")[:3]] == ["- ", "- ", ""]
+
+
 def test_a_sentence_in_capitals_among_others(english: Translator) -> None:
     text = "I am fine. WHERE IS MY BOOK? Thanks."
     assert has_capital_sentence(text) and not has_capital_sentence("I work for NASA. It is big.")

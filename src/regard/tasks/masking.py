@@ -20,7 +20,7 @@ from regard.tasks.confidence import language_of
 from regard.tasks.letter_case import has_capital_sentence
 from regard.tasks.results import Candidate
 from regard.tasks.task_model import OtherLanguage, Split
-from regard.tasks.translation import LONGEST_LINE, Line, LineSplitter, Segment
+from regard.tasks.translation import CELL_END, LONGEST_LINE, Line, LineSplitter, Segment
 
 UNREADABLE: frozenset[Kind] = frozenset({"emoji", "word"})  # for a model without placeholder tokens
 # A dash, bullet, quotation or heading mark before a text; the dash of a dialogue; the number of a list.
@@ -99,7 +99,7 @@ class LinePreparation:
             for doubt, several, (code, _) in zip(doubtful, mixed, languages)
         ]
         splits: list[Split] = [
-            "never" if is_whole else "always" if is_mixed or has_capital_sentence(each.text) else split
+            "never" if is_whole else "always" if is_mixed or must_split(each.text, split) else split
             for is_whole, is_mixed, each in zip(whole, mixed, masked)
         ]
         shown = ["" if is_unread else each.text for each, is_unread in zip(masked, unread)]
@@ -127,6 +127,9 @@ class LinePreparation:
         parts: list[Segment] = []
         sources: list[list[int]] = []
         for part, ids in zip(line.segments, line.sources):
+            if parts and "\n" in parts[-1].after and (end := layout_end(part.text, 0)):
+                part = replace(part, before=part.before + part.text[:end], text=part.text[end:])
+                ids = self.splitter.encode([part.text])[0]
             if not has_words(part.text):
                 parts, sources = [*parts, Segment(part.before, "", part.text + part.after)], [*sources, []]
             elif mixed and not self.reads(part.text, code):
@@ -169,6 +172,13 @@ def split_edges(text: str) -> tuple[str, str, str]:
 def layout_end(text: str, start: int) -> int:
     match = LAYOUT.match(text, start)
     return match.end() if match else start
+
+
+def must_split(text: str, split: Split) -> bool:
+    """Whether lines, cells or sentences of a text are to be translated one by one, however short it is."""
+    return has_capital_sentence(text) or (
+        split == "auto" and ("\n" in text or CELL_END.search(text) is not None)
+    )
 
 
 def has_words(text: str) -> bool:
