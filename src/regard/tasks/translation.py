@@ -15,7 +15,7 @@ from itertools import groupby
 from pydantic import ValidationError
 
 from regard.config import Decode
-from regard.config.load import explain
+from regard.config.load import config_error
 from regard.config.model_base import Section
 from regard.errors import UsageError
 from regard.generation import Hypothesis, longest_output
@@ -383,4 +383,4 @@ def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
     try:
         return DecodeOptions.model_validate({"decode": values}).decode
     except ValidationError as error:
-        raise UsageError("\n".join(f"options: {line}" for line in explain(error))) from None
+        raise config_error(error, "options") from None
