@@ -404,13 +404,25 @@ def test_a_native_request_is_refused(web: httpx.Client, task: str, body: dict[st
     assert answer.json()["code"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "words"), [([], "at least 1 item"), (["a"] * 100, "at most 64 items"), (["a", 5], "string")]
+)
+def test_what_is_wrong_with_a_list_is_told(web: httpx.Client, texts: list[object], words: str) -> None:
+    answer = web.post("/api/v1/translate", json={"text": texts})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("text: ") and words in answer.json()["error"]
+
+
 def test_health_and_limits(web: httpx.Client) -> None:
     limits = web.get("/api/v1/limits").json()
     assert limits["body"] == 1 << 20
     assert limits.keys() >= {"connections", "answers", "bodies", "desk_queue_tokens", "request_seconds"}
     assert web.get("/health/ready").json() == {"status": "ready"}
     assert web.get("/health/live").json() == {"status": "ok"}
-    assert web.head("/").status_code == 200
+    for path in ("/", "/health", "/health/live", "/v1/models"):
+        head = web.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+    assert web.head("/api/v1/translate").status_code == 405
 
 
 def test_the_routes_are_shown_from_own_files(web: httpx.Client) -> None:
