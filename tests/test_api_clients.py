@@ -309,6 +309,9 @@ def test_what_is_not_done_is_named(client: openai.OpenAI, change: dict[str, obje
 
 def test_models(client: openai.OpenAI) -> None:
     assert [each.id for each in client.models.list()] == list(models())
+    assert client.models.retrieve("gpt").id == "gpt"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="other", prompt="a")
     found = client.completions.create(model="transformer", prompt=TEXT)
