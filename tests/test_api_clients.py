@@ -59,6 +59,8 @@ def test_libretranslate_shapes(web: httpx.Client) -> None:
     plain = web.post("/translate", json=body).json()
     assert plain == {"translatedText": translator.translate(TEXT)}
     assert web.post("/translate", data=body).json() == plain
+    parts = [(name, (None, value)) for name, value in [*body.items(), ("q", "")]]
+    assert web.post("/translate", files=parts).json() == {"translatedText": [plain["translatedText"], ""]}
     many = web.post("/translate", json=body | {"q": [TEXT, "", " \n", CONTEXT], "source": "auto"}).json()
     assert many["translatedText"] == [plain["translatedText"], "", " \n", translator.translate(CONTEXT)]
     assert [each["language"] for each in many["detectedLanguage"]] == ["en"] * 4
