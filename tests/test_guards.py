@@ -261,6 +261,12 @@ def test_plain_signs_are_taken_only_where_they_are_likelier(english: Translator)
     assert english.translate_lines([text])[0] == english.translate_lines([text], check=False)[0]
 
 
+def test_words_in_another_script_are_copied(english: Translator) -> None:
+    for name, word in (("in Москва", "Москва"), ("in 東京", "東京"), ("with हिन्दी", "हिन्दी")):
+        assert english.translate(f"I was there {name}.").count(word) == 1
+    assert english.translate("Я люблю книги.") == "Я люблю книги."
+
+
 def test_lines_and_cells_are_translated_one_by_one(english: Translator) -> None:
     lines = ["- Where are you?", "- At home.", "", "The old man\t3\tThe cat", "| The old man | 80 |"]
     together = english.translate("\n".join(lines))

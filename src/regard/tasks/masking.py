@@ -15,7 +15,18 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from regard.inputs.text import split_sentences
-from regard.inputs.text.spans import PLACEHOLDERS, TOKEN, Kind, Span, find_spans, mask, unmask
+from regard.inputs.text.spans import (
+    KINDS,
+    OTHER_LETTER,
+    PLACEHOLDERS,
+    SCRIPT,
+    TOKEN,
+    Kind,
+    Span,
+    find_spans,
+    mask,
+    unmask,
+)
 from regard.tasks.confidence import language_of
 from regard.tasks.letter_case import has_capital_sentence
 from regard.tasks.results import Candidate
@@ -65,9 +76,15 @@ def mask_line(text: str, placeholders: int) -> MaskedLine:
     head, core, tail = split_edges(text)
     if not core.isprintable():
         core = CONTROL.sub("", core)
-    masked = mask(core, placeholders) if placeholders else mask(core, PLACEHOLDERS, UNREADABLE)
+    masked = mask(core, placeholders, copied(core)) if placeholders else mask(core, PLACEHOLDERS, UNREADABLE)
     text = unicodedata.normalize("NFC", masked.text)  # as corpora are written; items stay as they are
     return MaskedLine(head, text if text.isprintable() else SPACE.sub(" ", text), tail, masked.items)
+
+
+def copied(text: str) -> frozenset[Kind]:
+    """The kinds of spans that are copied: of a text in Latin letters also words in another script."""
+    others = 0 if text.isascii() else len(OTHER_LETTER.findall(text))
+    return KINDS | SCRIPT if others and 2 * others < sum(map(str.isalpha, text)) else KINDS
 
 
 @dataclass(frozen=True)
