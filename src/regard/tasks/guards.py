@@ -4,8 +4,8 @@ A model may repeat itself without end, write far more than there was to translat
 Such a segment is translated again, with those of all other lines in one further batch: without repeated
 n-grams and with a lower limit of length, clause by clause, or around the parts that were lost. A segment in
 capitals or in title case is read in sentence case; one of two or three words may be a name, so its second
-translation must be clearly more probable. One with typographic signs is read with plain ones where that is
-more probable. If no way passes the checks, the source stays as it is, and the result says so.
+translation must be clearly more probable. One with typographic signs is read with plain ones unless that
+is clearly less probable. If no way passes the checks, the source stays as it is, and the result says so.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped th
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
 CASE_MARGIN = 0.2  # by which sentence case is the better reading of a short title, per token
+SIGNS_MARGIN = 0.1  # by which plain signs may be the less probable reading, per token
 SURE = -0.15  # log p of a token from which on a text with typographic signs is not read again
 
 
@@ -164,7 +165,7 @@ class Checker:
         is_name = retry.fault == "case" and may_be_name(retry.segment.text)
         if is_name and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
             return False
-        if retry.fault == "signs" and mean(parts[0][2][0]) <= mean(retry.first):
+        if retry.fault == "signs" and mean(parts[0][2][0]) <= mean(retry.first) - SIGNS_MARGIN:
             return False
         retry.parts = parts
         return True
