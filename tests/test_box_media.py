@@ -59,6 +59,15 @@ def test_a_model_of_pictures_without_a_run_is_evaluated(regard: Command, tmp_pat
     assert scores["accuracy"] == 1
 
 
+def test_a_picture_and_a_sound_are_explained(regard: Command, refused: Refused, tmp_path: Path) -> None:
+    for name, file in (("garments", GARMENTS[0]), ("spoken-digits", DIGITS[0])):
+        found = json.loads(regard("explain", "-m", name, file, "--json").out)
+        assert found["output"] == load(builtin.PLACE / name).trace(str(file)).output
+    regard("explain", "-m", "garments", GARMENTS[0], "-o", tmp_path / "heads.svg")
+    assert (tmp_path / "heads.svg").stat().st_size
+    assert str(GARMENTS[0]) in refused("explain", "-m", "english-names", GARMENTS[0])
+
+
 def test_what_names_no_sound_is_told_with_what_would(refused: Refused) -> None:
     message = refused("transcribe", GARMENTS[0])
     assert message.startswith(f"{GARMENTS[0]}: ") and ".wav, .flac" in message

@@ -78,7 +78,12 @@ CHOICES = 3  # at each step
 
 
 def explain(
-    text: Annotated[str, typer.Argument(help="One text, or a file of it; - reads stdin.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="One text, or a file of it; a picture or sound, if the model reads these; - reads stdin."
+        ),
+    ],
     model: Model = None,
     output: Output = None,
     view: View = None,
@@ -130,11 +135,14 @@ def explain(
     check_options(output, view, words, step, as_json)
     check_why(why, word, against, output)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
-    text = "\n".join(read_inputs([text]))
+    may_be_file = model is not None and is_media(text)  # which a model of pictures or sounds reads itself
+    text = text if may_be_file else "\n".join(read_inputs([text]))
     path = model or builtin_translator(text, None)
     is_plain = precision in ("auto", "float32") and not (interventions or target or option or beam)
     with_model = makes_page(output, view) and is_plain
     task = open_task(path, device, threads, precision, with_model)
+    if may_be_file and not task.reads_files:
+        text = "\n".join(read_inputs([text]))
     arguments = {"target": target, "context": context, "decode": parse_options(option, beam)}
     trace, comparison = traced(task, text, arguments, interventions)
     if output is None:
@@ -145,6 +153,12 @@ def explain(
     (page or trace_file(trace, output, view, layer, head, where, words)).save(output)
     for line in filter(None, (comparison, f"wrote {output}")):
         say(line)
+
+
+def is_media(text: str) -> bool:
+    from regard.data.readers.media import SUFFIXES
+
+    return text.lower().endswith(tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes))
 
 
 def print_trace(
