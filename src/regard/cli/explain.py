@@ -78,12 +78,7 @@ CHOICES = 3  # at each step
 
 
 def explain(
-    text: Annotated[
-        str,
-        typer.Argument(
-            help="One text, or a file of it; a picture or sound, if the model reads these; - reads stdin."
-        ),
-    ],
+    text: Annotated[str, typer.Argument(help="One text, a file of it, a picture or sound; - reads stdin.")],
     model: Model = None,
     output: Output = None,
     view: View = None,
@@ -135,14 +130,11 @@ def explain(
     check_options(output, view, words, step, as_json)
     check_why(why, word, against, output)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
-    may_be_file = model is not None and is_media(text)  # which a model of pictures or sounds reads itself
-    text = text if may_be_file else "\n".join(read_inputs([text]))
+    text = text if model and is_media(text) else "\n".join(read_inputs([text]))
     path = model or builtin_translator(text, None)
     is_plain = precision in ("auto", "float32") and not (interventions or target or option or beam)
     with_model = makes_page(output, view) and is_plain
     task = open_task(path, device, threads, precision, with_model)
-    if may_be_file and not task.reads_files:
-        text = "\n".join(read_inputs([text]))
     arguments = {"target": target, "context": context, "decode": parse_options(option, beam)}
     trace, comparison = traced(task, text, arguments, interventions)
     if output is None:
@@ -190,6 +182,8 @@ def traced(task: Any, text: str, arguments: dict[str, Any], interventions: list[
     """The run, and with interventions how it differs from the one without."""
     from regard.interpret import compare
 
+    if is_media(text) and not task.reads_files:  # a file of another kind: refused by its name
+        text = "\n".join(read_inputs([text]))
     plain: Trace = task.trace(text, **arguments)
     if not interventions:
         return plain, ""
