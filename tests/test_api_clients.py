@@ -59,6 +59,8 @@ def test_libretranslate_shapes(web: httpx.Client) -> None:
     plain = web.post("/translate", json=body).json()
     assert plain == {"translatedText": translator.translate(TEXT)}
     assert web.post("/translate", data=body).json() == plain
+    parts = [(name, (None, value)) for name, value in [*body.items(), ("q", "")]]
+    assert web.post("/translate", files=parts).json() == {"translatedText": [plain["translatedText"], ""]}
     many = web.post("/translate", json=body | {"q": [TEXT, "", " \n", CONTEXT], "source": "auto"}).json()
     assert many["translatedText"] == [plain["translatedText"], "", " \n", translator.translate(CONTEXT)]
     assert [each["language"] for each in many["detectedLanguage"]] == ["en"] * 4
@@ -309,6 +311,9 @@ def test_what_is_not_done_is_named(client: openai.OpenAI, change: dict[str, obje
 
 def test_models(client: openai.OpenAI) -> None:
     assert [each.id for each in client.models.list()] == list(models())
+    assert client.models.retrieve("gpt").id == "gpt"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="other", prompt="a")
     found = client.completions.create(model="transformer", prompt=TEXT)
@@ -404,13 +409,25 @@ def test_a_native_request_is_refused(web: httpx.Client, task: str, body: dict[st
     assert answer.json()["code"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "words"), [([], "at least 1 item"), (["a"] * 100, "at most 64 items"), (["a", 5], "string")]
+)
+def test_what_is_wrong_with_a_list_is_told(web: httpx.Client, texts: list[object], words: str) -> None:
+    answer = web.post("/api/v1/translate", json={"text": texts})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("text: ") and words in answer.json()["error"]
+
+
 def test_health_and_limits(web: httpx.Client) -> None:
     limits = web.get("/api/v1/limits").json()
     assert limits["body"] == 1 << 20
     assert limits.keys() >= {"connections", "answers", "bodies", "desk_queue_tokens", "request_seconds"}
     assert web.get("/health/ready").json() == {"status": "ready"}
     assert web.get("/health/live").json() == {"status": "ok"}
-    assert web.head("/").status_code == 200
+    for path in ("/", "/health", "/health/live", "/v1/models"):
+        head = web.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+    assert web.head("/api/v1/translate").status_code == 405
 
 
 def test_the_routes_are_shown_from_own_files(web: httpx.Client) -> None:

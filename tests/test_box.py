@@ -56,6 +56,16 @@ def test_a_document_chooses_by_its_texts(package: Path, regard: Command, tmp_pat
     assert "toy-de-en" in regard("translate", tmp_path / "notes.po").err
 
 
+def test_a_model_of_the_package_is_not_written_to(package: Path, refused: Refused, tmp_path: Path) -> None:
+    before = {file: file.read_bytes() for file in (package / "toy-en-de").iterdir() if file.is_file()}
+    (tmp_path / "texts").write_text(f"{ENGLISH}\n", encoding="utf-8")
+    for name in ("toy-en-de", package / "toy-en-de"):
+        assert "built-in" in refused("calibrate", "-m", name, "--sample", tmp_path / "texts")
+    for command in ("verify", "rm"):
+        assert "built-in" in refused("models", command, "toy-en-de")
+    assert before == {file: file.read_bytes() for file in (package / "toy-en-de").iterdir() if file.is_file()}
+
+
 def test_a_folder_that_lies_here_is_not_the_packages(
     package: Path, regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from conftest import Command
+from conftest import Command, Refused
 from regard.storage import models as builtin
 from regard.tasks import load
 from speech import RATE, wav
@@ -48,6 +49,28 @@ def test_a_garment_is_named_without_a_model(regard: Command, tmp_path: Path) -> 
     )  # dark on white, larger, in colour
     Image.fromarray(light).convert("RGB").resize((200, 200)).save(tmp_path / "photo.jpg")
     assert regard("classify", tmp_path / "photo.jpg").lines == ["trousers"]
+
+
+def test_a_model_of_pictures_without_a_run_is_evaluated(regard: Command, tmp_path: Path) -> None:
+    for file in GARMENTS:
+        (tmp_path / file.stem).mkdir()
+        shutil.copy(file, tmp_path / file.stem)
+    scores = json.loads(regard("evaluate", "-m", "garments", "--data", tmp_path, "--json").out)
+    assert scores["accuracy"] == 1
+
+
+def test_a_picture_and_a_sound_are_explained(regard: Command, refused: Refused, tmp_path: Path) -> None:
+    for name, file in (("garments", GARMENTS[0]), ("spoken-digits", DIGITS[0])):
+        found = json.loads(regard("explain", "-m", name, file, "--json").out)
+        assert found["output"] == load(builtin.PLACE / name).trace(str(file)).output
+    regard("explain", "-m", "garments", GARMENTS[0], "-o", tmp_path / "heads.svg")
+    assert (tmp_path / "heads.svg").stat().st_size
+    assert str(GARMENTS[0]) in refused("explain", "-m", "english-names", GARMENTS[0])
+
+
+def test_what_names_no_sound_is_told_with_what_would(refused: Refused) -> None:
+    message = refused("transcribe", GARMENTS[0])
+    assert message.startswith(f"{GARMENTS[0]}: ") and ".wav, .flac" in message
 
 
 def test_a_picture_of_something_else_is_no_garment(regard: Command, tmp_path: Path) -> None:

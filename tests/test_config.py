@@ -162,6 +162,10 @@ def test_allowed_values_are_named() -> None:
     assert 'did you mean "transformer-base"?' in message
 
 
+def modified(**fields: object) -> dict[str, object]:
+    return {"data": {"train": "a.tsv", "modifiers": [fields]}}
+
+
 @pytest.mark.parametrize(
     ("tree", "words"),
     [
@@ -189,6 +193,14 @@ def test_allowed_values_are_named() -> None:
         ({"data": {"train": 5}}, ["data.train = 5", "phrasebook"]),
         ({"data": {}}, ['"data.train" is missing']),
         ({"data": 5}, ["[data]"]),
+        ({"data": {"train": "a.tsv", "leaks": "keeep"}}, ["data.leaks", "'drop'", 'did you mean "keep"?']),
+        (modified(name="uper", probability=0.1), ["data.modifiers.name", '"uper"', 'did you mean "upper"?']),
+        (
+            modified(name="upper", probability=2),
+            ["data.modifiers.probability = 2", "less than or equal to 1"],
+        ),
+        (modified(name="upper", chance=0.1), ['"data.modifiers.chance"', "known: name, probability"]),
+        (modified(probability=0.1), ['"data.modifiers.name" is missing']),
         ({"train": 5}, ["[train]"]),
         ({"train": {"betas": [0.9]}}, ["train.betas = [0.9]", "two numbers"]),
         ({"train": {"betas": [0.9, 1.0]}}, ["train.betas", "less than 1"]),

@@ -252,6 +252,43 @@ def test_small_letters(english: Translator) -> None:
     assert small == plain.lower()
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Don’t go.", "Don't go."),
+        ("She said, “What’s that?”", 'She said, "What\'s that?"'),
+        ("The\u00a0cat\u00a0sleeps.", "The cat sleeps."),
+        ("The con\u00adtract is long.", "The contract is long."),
+        ("I don\u2019t know Rene\u0301.", "I don't know René."),
+    ],
+)
+def test_typographic_signs_and_spaces_are_read_as_plain_ones(
+    english: Translator, text: str, plain: str
+) -> None:
+    assert english.translate(text) == english.translate(plain)
+    assert english.translate(text, check=False) != "" and english.translate_lines([text])[0].source == text
+
+
+def test_plain_signs_are_not_taken_where_they_are_clearly_less_likely() -> None:
+    german = Translator.load(builtin.PLACE / "tatoeba-de-en", "cpu", threads=1)
+    text, plain = "Ich weiß – ich war da.", "Ich weiß - ich war da."
+    assert german.translate(text) == german.translate(text, check=False) != german.translate(plain)
+
+
+def test_words_in_another_script_are_copied(english: Translator) -> None:
+    for name, word in (("in Москва", "Москва"), ("in 東京", "東京"), ("with हिन्दी", "हिन्दी")):
+        assert english.translate(f"I was there {name}.").count(word) == 1
+    assert english.translate("Я люблю книги.") == "Я люблю книги."
+
+
+def test_lines_and_cells_are_translated_one_by_one(english: Translator) -> None:
+    lines = ["- Where are you?", "- At home.", "", "The old man\t3\tThe cat", "| The old man | 80 |"]
+    together = english.translate("\n".join(lines))
+    assert together == "\n".join(english.translate(lines))
+    assert together.split("\n")[3:] == ["Der alte Mann\t3\tDie Katze", "| Der alte Mann | 80 |"]
+    assert [each[:2] for each in together.split("\n")[:3]] == ["- ", "- ", ""]
+
+
 def test_a_sentence_in_capitals_among_others(english: Translator) -> None:
     text = "I am fine. WHERE IS MY BOOK? Thanks."
     assert has_capital_sentence(text) and not has_capital_sentence("I work for NASA. It is big.")

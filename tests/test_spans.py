@@ -10,6 +10,7 @@ from regard.data.objectives import Seq2Seq
 from regard.inputs.text import load_tokenizer, train_tokenizer
 from regard.inputs.text.spans import (
     KINDS,
+    SCRIPT,
     TOKEN,
     find_spans,
     is_complete,
@@ -60,6 +61,13 @@ def test_found_as_a_whole(kind: str, item: str) -> None:
 )
 def test_language_is_not_a_span(text: str) -> None:
     assert find_spans(text) == []
+
+
+def test_words_in_another_script_are_spans_where_they_are_asked_for() -> None:
+    text = "He said שלום עולם in 東京, www.x.org 2 μm हिन्दी."
+    found = {text[span.start : span.end] for span in find_spans(text, KINDS | SCRIPT)}
+    assert found == {"שלום עולם", "東京", "www.x.org", "हिन्दी"}
+    assert [span.kind for span in find_spans(text)] == ["url"]
 
 
 @given(texts)

@@ -84,6 +84,9 @@ def test_a_header_that_nobody_knows_is_never_a_row(tmp_path: Path) -> None:
     assert error.code == "E_DATA_COLUMNS"
     assert "line 1" in str(error)
     assert '"Review", "Stars"' in str(error)
+    for name, mark in (("pictures.csv", ","), ("pictures.tsv", "\t")):  # names of files are no texts
+        table = put(tmp_path / name, f"file{mark}label\na.png{mark}cat\n")
+        assert refusal(table, CLASSIFY).code == "E_DATA_COLUMNS"
     path = put(tmp_path / "reviews.tsv", "Review\tStars\na film\tgood\n")
     assert refusal(path, CLASSIFY, columns={"text": "Reviews", "label": "Stars"}).code == "E_DATA_COLUMNS"
     assert read(path, CLASSIFY, columns={"text": "Review", "label": "Stars"})[0] == [(2, "a film", "good")]

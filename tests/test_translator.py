@@ -78,6 +78,15 @@ def test_what_cannot_be_is_said_before_the_work(model: Translator, wish, options
         model.translate_lines(["ba"], prefixes=["Ab"], constraints=[PhraseConstraints(forbid=("Ab",))])
 
 
+@pytest.mark.parametrize(
+    ("options", "code"), [({"lenght_penalty": 1}, "E_CONFIG_FIELD"), ({"temperature": 0}, "E_CONFIG_VALUE")]
+)
+def test_wrong_options_are_told_as_those_of_a_config(model: Translator, options, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        decode_options(model.folder.decode, options)
+    assert caught.value.code == code and code not in str(caught.value)
+
+
 def test_wishes_from_the_shell(regard: Command, refused: Refused, tiny_model: Path, tmp_path: Path) -> None:
     own = tmp_path / "wishes.jsonl"
     own.write_text('{"require": ["Ik"]}\n\n{"forbid": ["Ab"], "require": []}\n')

@@ -108,8 +108,10 @@ def builtin_for_files(task: str, files: Iterable[str]) -> Path:
             say(f"Using the built-in model {model} (-m selects another)")
             return builtin.PLACE / model
     kinds = sorted({each.input for each in tasks.values() if each.name == task})
-    others = f"; the built-in models of {task} read: {', '.join(kinds)}" if kinds else ""
-    raise UsageError(f"give a model with -m{others}{advice_for(task, given)}", code="E_MODEL_MISSING")
+    read = [f"{kind} ({', '.join(SUFFIXES[kind])})" if kind in SUFFIXES else kind for kind in kinds]
+    others = f"; the built-in models of {task} read {' and '.join(read)}" if read else ""
+    where = f"{given}: " if given and (is_folder or looks_like_path(given)) else ""
+    raise UsageError(f"{where}give a model with -m{others}{advice_for(task, given)}", code="E_MODEL_MISSING")
 
 
 def advice_for(task: str, text: str) -> str:

@@ -78,7 +78,7 @@ CHOICES = 3  # at each step
 
 
 def explain(
-    text: Annotated[str, typer.Argument(help="One text, or a file of it; - reads stdin.")],
+    text: Annotated[str, typer.Argument(help="One text, a file of it, a picture or sound; - reads stdin.")],
     model: Model = None,
     output: Output = None,
     view: View = None,
@@ -130,7 +130,7 @@ def explain(
     check_options(output, view, words, step, as_json)
     check_why(why, word, against, output)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
-    text = "\n".join(read_inputs([text]))
+    text = text if model and is_media(text) else "\n".join(read_inputs([text]))
     path = model or builtin_translator(text, None)
     is_plain = precision in ("auto", "float32") and not (interventions or target or option or beam)
     with_model = makes_page(output, view) and is_plain
@@ -145,6 +145,12 @@ def explain(
     (page or trace_file(trace, output, view, layer, head, where, words)).save(output)
     for line in filter(None, (comparison, f"wrote {output}")):
         say(line)
+
+
+def is_media(text: str) -> bool:
+    from regard.data.readers.media import SUFFIXES
+
+    return text.lower().endswith(tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes))
 
 
 def print_trace(
@@ -176,6 +182,8 @@ def traced(task: Any, text: str, arguments: dict[str, Any], interventions: list[
     """The run, and with interventions how it differs from the one without."""
     from regard.interpret import compare
 
+    if is_media(text) and not task.reads_files:  # a file of another kind: refused by its name
+        text = "\n".join(read_inputs([text]))
     plain: Trace = task.trace(text, **arguments)
     if not interventions:
         return plain, ""

@@ -44,8 +44,15 @@ def calibrate(
       regard calibrate -m runs/first --pairs held-out.tsv --other-language french.txt
     """
     from regard.device import choose_machine
+    from regard.errors import UsageError
     from regard.export import calibrate
+    from regard.storage import models as builtin
 
+    if builtin.find_model(model).resolve().is_relative_to(builtin.PLACE.resolve()):
+        message = (
+            f"{model} is a built-in model, which belongs to the package: copy its folder, and name the copy"
+        )
+        raise UsageError(message, code="E_MODEL_BUILTIN")
     if pairs is not None:
         from regard.data.files import lines
         from regard.evaluation.confidence import fit_confidence

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.compat import VERSION, file_version, upgrade_config
-from regard.config.input import INPUTS
+from regard.config.input import INPUTS, Modifier
 from regard.config.model import CLASSES, FIELDS
 from regard.config.model_base import Section
 from regard.config.reading import SETTINGS, shown
@@ -259,6 +259,8 @@ def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[tuple[
         family = (
             parts.pop(1) if parts[:1] in (["model"], ["input"]) and parts[1:2] and parts[1] in TAGS else ""
         )
+        if parts[:2] == ["data", "modifiers"] and len(parts) > 2:
+            parts = ["data.modifiers", parts[2]]
         if tuple(parts[:2]) not in lines:
             lines[tuple(parts[:2])] = explain_one(detail, parts, family)
     return list(lines.values())
@@ -281,7 +283,7 @@ def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[st
         return f"{tag} = {shown(value)} is not one of {', '.join(tags)}{near}", "E_CONFIG_VALUE"
     if kind == "value_error":
         return str(context["error"]), "E_CONFIG_VALUE"
-    if parts[:1] == ["data"]:
+    if parts[:1] == ["data"] and kind != "literal_error":
         return f"{field} = {shown(value)}: give {meaning(parts, family)}", "E_CONFIG_VALUE"
     if kind == "literal_error":
         near = near_miss(str(value), re.findall("'([^']*)'", context["expected"]))
@@ -309,6 +311,8 @@ def meaning(parts: list[str], family: str) -> str:
 
 def section_fields(name: str, family: str = "") -> dict[str, FieldInfo]:
     """The fields of a section by name; those of [model] for one family."""
+    if name == "data.modifiers":
+        return Modifier.model_fields
     annotation = TAGS[family] if family else Config.model_fields[name].annotation
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return {}

@@ -19,6 +19,7 @@ from regard.data.readers.media import media_content
 from regard.data.report import StrictReport
 from regard.errors import UsageError, near_miss
 from regard.generation.packing import choose_precision
+from regard.inputs.frames import FrameReader
 from regard.inputs.text.modifiers import parse_modifiers
 from regard.metrics.bleu import bleu_tokenization, looks_tokenized, make_bleu, text_scores
 from regard.metrics.words import error_rates
@@ -316,7 +317,10 @@ def objective_of(folder: Folder) -> tuple[Config, Objective]:
     """The config of the run, or defaults, and how the model reads texts."""
     config = run_config(folder.path)
     if config is None:
-        defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
+        tree = {"task": folder.task.model_dump(), "data": {"train": "-"}}
+        if isinstance(folder.input, FrameReader):
+            tree["input"] = folder.input.config.model_dump()
+        defaults = resolve(tree)
         config = defaults.model_copy(update={"model": folder.config})
     objective = make_objective(
         folder.task, folder.config, folder.input, folder.output, folder.labels, config.version

@@ -57,7 +57,7 @@ class OriginPolicy:
         if cross_site if origin is None else origin.lower() not in allowed:
             raise APIError(403, "this server answers only its own page", code="origin_not_allowed")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_form = (kind == FORM and path in FORMS) or (kind == MULTIPART and path in FILE_ROUTES)
+        is_form = (kind in (FORM, MULTIPART) and path in FORMS) or (kind == MULTIPART and path in FILE_ROUTES)
         if method == "POST" and not (kind == "application/json" or is_form or path in BODILESS):
             raise APIError(415, "send JSON, with the header Content-Type: application/json")
 

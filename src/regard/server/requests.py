@@ -100,7 +100,7 @@ def sentence(error: Any) -> str:
         return "there is no such field"
     if error["type"].startswith("json_invalid") or error["type"] in ("model_attributes_type", "dict_type"):
         return "the request is not a JSON object in UTF-8"
-    message: str = error["msg"]
+    message: str = error["msg"].replace(" after validation", "")
     return message[:1].lower() + message[1:]
 
 

@@ -175,7 +175,9 @@ WORDS = {404: "there is nothing at this address", 405: "method not allowed"}
 
 def validation_error(error: RequestValidationError, path: str) -> APIError:
     """The first invalid field; a missing one of LibreTranslate's routes in its words."""
-    first = error.errors()[0]
+    first, *others = error.errors()
+    if first["type"] == "string_type" and isinstance(first["input"], list):  # what is wrong with the list
+        first = next((each for each in others if each["loc"][:2] == first["loc"][:2]), first)
     place = [str(each) for each in first["loc"] if each not in ("body", "query", "path")]
     field = place[0] if place and first["type"] != "json_invalid" else None
     if first["type"] == "missing" and field and not path.startswith(("/api/", "/v1/")):

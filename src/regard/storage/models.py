@@ -195,6 +195,10 @@ def find_pulled(name: HubName) -> PulledModel | None:
 def require_pulled(text: str) -> PulledModel:
     model = find_pulled(parse_hub_name(text))
     if model is None:
+        if text in names():
+            raise UsageError(
+                f"{text} is a built-in model, which belongs to the package", code="E_MODEL_BUILTIN"
+            )
         message = f'{text} is not on this machine; "regard models pull {text}" downloads it'
         raise UsageError(message, code="E_MODEL_NOT_FOUND")
     return model

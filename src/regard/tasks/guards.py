@@ -4,8 +4,9 @@ A model may repeat itself without end, write far more than there was to translat
 Such a segment is translated again, with those of all other lines in one further batch: without repeated
 n-grams and with a lower limit of length, clause by clause, or around the parts that were lost. A segment in
 capitals, title case or small letters is read in sentence case; a title of two or three words may be a name,
-so its second translation must be clearly more probable. If no way passes the checks, the source stays as it
-is, and the result says so.
+so its second translation must be clearly more probable. One with typographic signs is read with plain ones
+unless that is clearly less probable. If no way passes the checks, the source stays as it is, and the result
+says so.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from regard.config import Decode
 from regard.generation import Hypothesis, Request
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.spans import TOKEN, find_spans, is_complete
-from regard.tasks.letter_case import in_case, letter_case, may_be_name, sentence_case
+from regard.tasks.letter_case import in_case, letter_case, may_be_name, plain_signs, sentence_case
 from regard.tasks.masking import NUMBERS, fragments, kept, lost_items, repair_number
 from regard.tasks.translation import Line, Segment, SegmentInput
 
-Fault = Literal["repetition", "length", "empty", "items", "case"]
+Fault = Literal["repetition", "length", "empty", "items", "case", "signs"]
+MINOR = ("case", "signs")  # only the form of the source is special: its translation may stay
 PERIODS = 8  # tokens of a repeated part at most
 REPEATS = 2  # times in a row that a part of an output may occur, more often if it does so in the source
 MANY = 10  # times in a row in a source, of which one in ten may be missing in the output
@@ -33,6 +35,8 @@ LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped th
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
 CASE_MARGIN = 0.2  # by which sentence case is the better reading of a short title, per token
+SIGNS_MARGIN = 0.1  # by which plain signs may be the less probable reading, per token
+SURE = -0.15  # log p of a token from which on a text with typographic signs is not read again
 
 
 @dataclass(frozen=True)
@@ -118,15 +122,17 @@ class Checker:
             return "repetition"
         if len(tokens) > LONGEST_RATIO * len(source) + LONGEST_MORE:
             return "length"
+        has_signs = plain_signs(segment.text) != segment.text and mean(best) < SURE
         if self.placeholders:
             if "⟦" in segment.text or not self.placeholders.isdisjoint(tokens):
-                return None if is_complete(segment.text, self.decode(tokens)) else "items"
+                complete = is_complete(segment.text, self.decode(tokens))
+                return "items" if not complete else "signs" if has_signs else None
         elif find_spans(segment.text) and lost_items(segment.text, segment.finish(self.decode(tokens))):
             return "items"
         case = letter_case(segment.text)
-        if case is None or (case is str.lower and not self.decode(tokens).islower()):
-            return None
-        return "case"
+        if case is not None and (case is not str.lower or self.decode(tokens).islower()):
+            return "case"
+        return "signs" if has_signs else None
 
     def repaired(self, segment: Segment, best: Hypothesis) -> Segment | None:
         """The segment with its number in place of that of the output, if nothing else is lost."""
@@ -141,7 +147,7 @@ class Checker:
         """Take the next way; without one the source stays, except where only the letter case is special."""
         retry.way = next(retry.ways, None)
         if retry.way is None:
-            if retry.fault != "case" and not retry.parts:
+            if retry.fault not in MINOR and not retry.parts:
                 retry.parts = [(kept(retry.segment), None, [])]
             return False
         texts = [retry.way.read(each.text) for each in retry.way.segments]
@@ -159,11 +165,13 @@ class Checker:
         parts: list[Part] = []
         for segment in retry.way.segments:
             each, best = next(outputs) if segment.text else (None, [])
-            if each is not None and self.fault(segment, each.source, best[0]) not in (None, "case"):
+            if each is not None and self.fault(segment, each.source, best[0]) not in (None, *MINOR):
                 return False
             parts.append((segment, each, best))
-        is_doubtful = retry.fault == "case" and may_be_name(retry.segment.text)
-        if is_doubtful and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
+        is_name = retry.fault == "case" and may_be_name(retry.segment.text)
+        if is_name and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
+            return False
+        if retry.fault == "signs" and mean(parts[0][2][0]) <= mean(retry.first) - SIGNS_MARGIN:
             return False
         retry.parts = parts
         return True
@@ -232,7 +240,9 @@ def second_ways(
     if (case := letter_case(segment.text)) is not None and read(segment.text) != segment.text:
         finish = partial(in_case, case, segment.finish)
         yield Way([replace(segment, finish=finish)], options, read)
-    if fault == "case":
+    if plain_signs(segment.text) != segment.text:
+        yield Way([segment], options, plain_signs)
+    if fault in MINOR:
         return
     cuts = [match.span() for match in TOKEN.finditer(segment.text)]
     if cuts := cuts or [(span.start, span.end) for span in find_spans(segment.text)]:

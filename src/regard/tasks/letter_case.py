@@ -1,4 +1,8 @@
-"""Texts in capitals, title case or small letters: read in sentence case, and the output gets their case."""
+"""Other forms of a text that a model may know better than the one it was given.
+
+Texts in capitals, title case or small letters are read in sentence case, and the output gets their case;
+typographic signs are read as those of a typewriter.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ CAPITALS = 4  # letters of a text in capitals at least
 TITLE = 4  # words of a text in title case; one of 2 or 3 may be a name
 UNKNOWN_COST = 100  # tokens
 BEFORE_FIRST = re.compile(r"(?:^|[.!?]\s)\W*\Z")  # what stands before the first word of a sentence
+SIGNS = {"’‘‚": "'", "“”„«»": '"', "–—": "-", "…": "..."}
+PLAIN = {ord(sign): plain for signs, plain in SIGNS.items() for sign in signs}
 WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
@@ -49,12 +55,12 @@ def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str)
 
 
 def sentence_case(tokenizer: Tokenizer, text: str) -> str:
-    """The text in small letters, with a capital at the beginning of each sentence, and as "I".
+    """The text in small letters and plain signs, with a capital where a sentence begins, and as "I".
 
     Names, and nouns of German, get one too: words that have fewer tokens with a capital. A vocabulary of
     small letters alone gets no capitals.
     """
-    lower = text.lower()
+    lower = plain_signs(text).lower()
 
     def cased(match: re.Match[str]) -> str:
         word, large = match[0], match[0].capitalize()
@@ -68,3 +74,8 @@ def cost(tokenizer: Tokenizer, word: str) -> int:
     """The number of its tokens; many if it is unknown."""
     ids = tokenizer.encode(word)
     return len(ids) + UNKNOWN_COST * (tokenizer.unknown in ids)
+
+
+def plain_signs(text: str) -> str:
+    """The text with the quotation marks, apostrophes, dashes and dots of a typewriter."""
+    return text if text.isascii() else text.translate(PLAIN)

@@ -8,18 +8,30 @@ Marks of layout at the beginning of a line, and emoji and tags at its ends, are 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from regard.inputs.text import split_sentences
-from regard.inputs.text.spans import PLACEHOLDERS, TOKEN, Kind, Span, find_spans, mask, unmask
+from regard.inputs.text.spans import (
+    KINDS,
+    OTHER_LETTER,
+    PLACEHOLDERS,
+    SCRIPT,
+    TOKEN,
+    Kind,
+    Span,
+    find_spans,
+    mask,
+    unmask,
+)
 from regard.tasks.confidence import language_of
 from regard.tasks.letter_case import has_capital_sentence
 from regard.tasks.results import Candidate
 from regard.tasks.task_model import OtherLanguage, Split
-from regard.tasks.translation import LONGEST_LINE, Line, LineSplitter, Segment
+from regard.tasks.translation import CELL_END, LONGEST_LINE, Line, LineSplitter, Segment
 
 UNREADABLE: frozenset[Kind] = frozenset({"emoji", "word"})  # for a model without placeholder tokens
 # A dash, bullet, quotation or heading mark before a text; the dash of a dialogue; the number of a list.
@@ -27,8 +39,9 @@ LAYOUT = re.compile(
     r"(?:\s*+(?:[-–—*•·‣◦>#|+]++(?=\s)|[-–—](?=[^\W\d_])|\(?\d{1,3}[.)](?=\s)|\[[ xX]\](?=\s)))*+\s*+"
 )
 CONTROL = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u202a-\u202e\u2060-\u206f\ufeff]"
 )
+SPACE = re.compile("[\xa0\u2000-\u200a\u202f\u205f]")  # no-break spaces and those of a certain width
 EDGE = re.compile(r"(\W*)(.*?)([^\w.!?…)\]]*)", re.DOTALL)  # of a fragment: what is not translated around it
 LANGUAGE_CODE = re.compile("[a-z]{2}")  # of a language that can be detected; others are names of our own
 UNKNOWN = "und"  # language of a line in several (ISO 639-2: undetermined)
@@ -63,8 +76,15 @@ def mask_line(text: str, placeholders: int) -> MaskedLine:
     head, core, tail = split_edges(text)
     if not core.isprintable():
         core = CONTROL.sub("", core)
-    masked = mask(core, placeholders) if placeholders else mask(core, PLACEHOLDERS, UNREADABLE)
-    return MaskedLine(head, masked.text, tail, masked.items)
+    masked = mask(core, placeholders, copied(core)) if placeholders else mask(core, PLACEHOLDERS, UNREADABLE)
+    text = unicodedata.normalize("NFC", masked.text)  # as corpora are written; items stay as they are
+    return MaskedLine(head, text if text.isprintable() else SPACE.sub(" ", text), tail, masked.items)
+
+
+def copied(text: str) -> frozenset[Kind]:
+    """The kinds of spans that are copied: of a text in Latin letters also words in another script."""
+    others = 0 if text.isascii() else len(OTHER_LETTER.findall(text))
+    return KINDS | SCRIPT if others and 2 * others < sum(map(str.isalpha, text)) else KINDS
 
 
 @dataclass(frozen=True)
@@ -96,7 +116,7 @@ class LinePreparation:
             for doubt, several, (code, _) in zip(doubtful, mixed, languages)
         ]
         splits: list[Split] = [
-            "never" if is_whole else "always" if is_mixed or has_capital_sentence(each.text) else split
+            "never" if is_whole else "always" if is_mixed or must_split(each.text, split) else split
             for is_whole, is_mixed, each in zip(whole, mixed, masked)
         ]
         shown = ["" if is_unread else each.text for each, is_unread in zip(masked, unread)]
@@ -124,6 +144,9 @@ class LinePreparation:
         parts: list[Segment] = []
         sources: list[list[int]] = []
         for part, ids in zip(line.segments, line.sources):
+            if parts and "\n" in parts[-1].after and (end := layout_end(part.text, 0)):
+                part = replace(part, before=part.before + part.text[:end], text=part.text[end:])
+                ids = self.splitter.encode([part.text])[0]
             if not has_words(part.text):
                 parts, sources = [*parts, Segment(part.before, "", part.text + part.after)], [*sources, []]
             elif mixed and not self.reads(part.text, code):
@@ -166,6 +189,13 @@ def split_edges(text: str) -> tuple[str, str, str]:
 def layout_end(text: str, start: int) -> int:
     match = LAYOUT.match(text, start)
     return match.end() if match else start
+
+
+def must_split(text: str, split: Split) -> bool:
+    """Whether lines, cells or sentences of a text are to be translated one by one, however short it is."""
+    return has_capital_sentence(text) or (
+        split == "auto" and ("\n" in text or CELL_END.search(text) is not None)
+    )
 
 
 def has_words(text: str) -> bool:

@@ -7,6 +7,7 @@ forced to begin with `y_{j-n} .. y_{j-1}`; only the rest, `y_j`, is new.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -14,7 +15,7 @@ from itertools import groupby
 from pydantic import ValidationError
 
 from regard.config import Decode
-from regard.config.load import explain
+from regard.config.load import config_error
 from regard.config.model_base import Section
 from regard.errors import UsageError
 from regard.generation import Hypothesis, longest_output
@@ -24,6 +25,7 @@ from regard.inputs.text import Tokenizer, split_sentences, split_words
 from regard.tasks.results import Candidate
 from regard.tasks.task_model import Split, TooLong
 
+CELL_END = re.compile(r"([^\S\n]*\t\s*|\s+\|(?:\s+|$))")  # in a row of .tsv or Markdown
 LONGEST_LINE = 1_000_000  # characters: its tokens take some hundred times as many bytes
 
 # --- segments of a line -----------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ def segments(
         return [whole]
     parts = [(line, "")]
     if split == "always" or (split == "auto" and count_tokens(whole.text) > above):
-        parts = split_sentences(line)
+        parts = [cell for part in split_sentences(line) for cell in split_cells(*part)]
     result: list[Segment] = []
     for text, gap in parts:
         if count_tokens(text.strip()) > longest:
@@ -65,6 +67,12 @@ def segments(
         else:
             result.append(segment(text, gap))
     return result
+
+
+def split_cells(text: str, gap: str) -> list[tuple[str, str]]:
+    """The cells of a row of a table, each with what follows it."""
+    cells = CELL_END.split(text)
+    return list(zip(cells[::2], [*cells[1::2], gap]))
 
 
 def segment(text: str, gap: str = "") -> Segment:
@@ -375,4 +383,4 @@ def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
     try:
         return DecodeOptions.model_validate({"decode": values}).decode
     except ValidationError as error:
-        raise UsageError("\n".join(f"options: {line}" for line in explain(error))) from None
+        raise config_error(error, "options") from None

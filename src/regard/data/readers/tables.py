@@ -32,16 +32,17 @@ Names = Mapping[str, tuple[str, ...]]  # the task's word -> names that a column 
 TABLES = (".jsonl", ".csv", ".xlsx", ".parquet")  # also .tsv, except for tags
 ROWS_AT_ONCE = 256  # a row may be a book
 SNIFFED = 1 << 16  # bytes at the beginning of a .tsv or .csv that show its dialect
+LABEL = ("label", "labels")
 LAYOUTS: Mapping[str, Names] = {
     "generate": {"text": ("text",)},
     "fill": {"text": ("text",)},
-    "classify": {"text": ("text", "sentence"), "label": ("label", "labels")},
+    "classify": {"text": ("text", "sentence"), "label": LABEL},
     "tag": {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags")},
     "answer": {"question": ("question",), "context": ("context",), "answers": ("answers", "answer")},
 }
 FILE = ("file", "path", "image", "audio", "file_name")
 MEDIA_LAYOUTS: Mapping[str, Names] = {  # of pictures and sounds
-    "classify": {"file": FILE, "label": ("label", "labels")},
+    "classify": {"file": FILE, "label": LABEL},
     "transcribe": {"file": FILE, "text": ("text", "sentence", "transcription")},
     "caption": {"file": FILE, "text": ("text", "caption", "answer"), "question": ("question",)},
 }
@@ -97,7 +98,8 @@ class TableFormat:
         layouts = [
             [f'"{self.names(each, word)[0]}"' for word in self.required(each)] for each in self.layouts
         ]
-        return " (or ".join(" and ".join(words) for words in layouts) + ")" * (len(layouts) - 1)
+        names = dict.fromkeys(" and ".join(words) for words in layouts)
+        return " (or ".join(names) + ")" * (len(names) - 1)
 
     def record(self, value: Mapping[str, Any]) -> Record:
         """The record of an object; {} if it has no layout."""
@@ -123,7 +125,9 @@ class TableFormat:
                 if str(name).casefold() in names
             }
             if "label" in places and "text" not in {*places, *self.columns} and len(names) > 1:
-                places["text"] = int(places["label"] == 0)  # the first of the others
+                other = int(places["label"] == 0)  # the first of the others
+                if names[other] not in FILE:  # names of pictures are no texts
+                    places["text"] = other
             if all(word in places for word in self.required(layout)):
                 return places
         return None
@@ -201,14 +205,17 @@ def _positions(path: Path, suffix: str, first: Cells, table: TableFormat) -> dic
     numbers = {word: number - 1 for word, number in table.columns.items() if isinstance(number, int)}
     if numbers and all(word in numbers for word in required):
         return numbers
-    if suffix == ".tsv" and not table.columns:
+    header = {name.strip().casefold() for name in first[1]}
+    of_files = "file" not in words and not header.isdisjoint(FILE) and not header.isdisjoint(LABEL)
+    if suffix == ".tsv" and not table.columns and not of_files:
         count = max(len(required), min(len(words), len(first[1])))
         return {word: place for place, word in enumerate(words[:count])}
     names = ", ".join(f'"{name}"' for name in first[1][:8])
     raise UsageError(
         f"{path}, line {first[0]}: no columns {table.description}; the columns are {names}: name them, as in "
         f'columns = {{{", ".join(f"""{word} = "..." """.strip() for word in required)}}}, '
-        f"or number them (from 1) if the first line is no header",
+        f"or number them (from 1) if the first line is no header"
+        + ("; files are read by a config with [input]" if of_files else ""),
         code="E_DATA_COLUMNS",
     )
 

@@ -13,8 +13,11 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, cast, get_args
 from zlib import crc32
 
-Kind = Literal["token", "url", "email", "tag", "placeholder", "word", "path", "emoji", "code", "number"]
-KINDS: frozenset[Kind] = frozenset(get_args(Kind))
+Kind = Literal[
+    "token", "url", "email", "tag", "placeholder", "word", "path", "emoji", "code", "number", "script"
+]
+SCRIPT: frozenset[Kind] = frozenset({"script"})  # words in a script that is not Latin, in a text that is
+KINDS: frozenset[Kind] = frozenset(get_args(Kind)) - SCRIPT  # of all texts, also those that train a model
 TOKEN = re.compile("⟦[0-9]{1,3}⟧")
 PLACEHOLDERS = 10  # of models that do not have them as tokens: marks for what is cut out
 
@@ -78,6 +81,10 @@ SPAN = re.compile(
     rf"|(?P<placeholder>{_IN_BRACES}|{_FORMAT}|{VARIABLE}|{ENTITY})"
     rf"|(?P<word>{_LONG})|(?P<path>{_PATH})|(?P<emoji>{_EMOJI})|(?P<code>{_CODE})|(?P<number>{_NUMBER})"
 )
+_LETTER = r"[^\W\d_A-Za-z\u00aa-\u02ff\u1e00-\u1eff]"  # not Latin
+_WORD = rf"{_LETTER}(?:{_LETTER}|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0eff\u200c\u200d])*+"
+SPAN_OR_SCRIPT = re.compile(rf"{SPAN.pattern}|(?P<script>(?<!\w){_WORD}(?:[ \u00a0]{_WORD})*+(?!\w))")
+OTHER_LETTER = re.compile(_LETTER)
 # A text without any of these has no span; most texts need no more than this search.
 ANY = re.compile(
     r"[0-9@<{%$&`_/\\⟦#€£¥₹₽°\x1b\u203c\u2049\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff"
@@ -99,10 +106,11 @@ class Masked(NamedTuple):
 
 def find_spans(text: str, kinds: Collection[Kind] = KINDS) -> list[Span]:
     """The parts of a text that are no language, from left to right; numbers of one or two digits are."""
-    if ANY.search(text) is None:
+    scripts = "script" in kinds and OTHER_LETTER.search(text) is not None
+    if not scripts and ANY.search(text) is None:
         return []
     spans = []
-    for match in SPAN.finditer(text):
+    for match in (SPAN_OR_SCRIPT if scripts else SPAN).finditer(text):
         kind = cast(Kind, match.lastgroup)  # the outermost group
         if kind in kinds and not (kind == "number" and _is_small(match)):
             spans.append(Span(match.start(), match.end(), kind))

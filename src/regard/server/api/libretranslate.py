@@ -16,6 +16,7 @@ from regard.inputs.language import Detector
 from regard.resources import read_data
 from regard.server.api.native import HealthStatus, aligned, check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
+from regard.server.media import MULTIPART
 from regard.server.origin_policy import FORM
 from regard.server.requests import LIMITS, RequestBody, ResponseBody, Text
 from regard.server.service import Call, Service, TheCall, TheService
@@ -77,7 +78,7 @@ router = APIRouter(tags=["LibreTranslate"], responses=responses(ErrorBody))
 def form_of(model: type[BaseModel]) -> dict[str, Any]:
     """The OpenAPI document of a route that also takes a form."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"content": {FORM: {"schema": schema}}}}
+    return {"requestBody": {"content": {FORM: {"schema": schema}, MULTIPART: {"schema": schema}}}}
 
 
 @router.post(

@@ -116,6 +116,11 @@ async def models(service: TheService) -> ModelList:
     return ModelList(data=[ModelItem(id=name) for name in service.models])
 
 
+@router.get("/models/{model:path}", summary="Show a model.")
+async def show_model(service: TheService, model: str) -> ModelItem:
+    return ModelItem(id=service.find(model, object)[0])
+
+
 EVENTS, DONE = "text/event-stream", "data: [DONE]\n\n"
 STREAMS = {"content": {EVENTS: {"schema": {"type": "string"}}}}
 
