@@ -13,8 +13,6 @@ const requests = new Map(); // lessons by what they were asked with
 let list = null;
 
 export async function render(_, model) {
-  const tab = document.getElementById("tab-lessons");
-  if (tab) tab.parentElement.scrollLeft = tab.parentElement.scrollWidth; // on a narrow screen it is the last
   if (!model) return make("p", { class: "quiet" }, "The lessons are on their way …");
   list ??= api.lessons().catch((error) => {
     list = null;
@@ -188,6 +186,13 @@ function sizes(lesson) {
   );
 }
 
+/** Paragraphs and figures before the question, in the order of the document. */
+function told({ text, before }) {
+  const figures = (above) =>
+    make("div", { class: "figures" }, ...before.filter(({ place }) => place === above).map(figure));
+  return [figures(0), ...text.flatMap((part, i) => [make("p", {}, ...words(part)), figures(i + 1)])];
+}
+
 function drawn(lesson, i) {
   const step = lesson.steps[i];
   const heading = make("h3", { tabindex: "-1", id: "step-title" }, ...words(step.title));
@@ -205,8 +210,7 @@ function drawn(lesson, i) {
           ...words(step.claim),
         )
       : null,
-    ...step.text.map((text) => make("p", {}, ...words(text))),
-    make("div", { class: "figures" }, ...step.before.map(figure)),
+    ...told(step),
     question(lesson, i, result),
     result,
     make(

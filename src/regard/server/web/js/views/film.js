@@ -81,10 +81,7 @@ class Film {
       oninput: () => this.jump(Number(this.range.value) - 1),
     });
     const heads = Math.max(0, ...this.trace.attentions.map((where) => this.trace.heads(where)));
-    const entries = [
-      ["", "mean of heads"],
-      ...Array.from({ length: heads }, (_, i) => [String(i), `head ${i}`]),
-    ];
+    const entries = [["", "all heads"], ...Array.from({ length: heads }, (_, i) => [String(i), `head ${i}`])];
     const changeHead = (/** @type {string} */ id) => {
       note({ strokes: id });
       this.draw();
@@ -145,12 +142,13 @@ class Film {
   /** The map of this step: the layer it is in, and on a narrow page the stack. */
   drawMap() {
     const narrow = innerWidth < NARROW;
-    const { side, layer } = this.step;
-    const key = `${side} ${layer} ${narrow}`;
+    const { side, layer, rows } = this.step;
+    const written = side === "decoder" ? rows[1] : 1;
+    const key = `${side} ${layer} ${written} ${narrow}`;
     if (key === this.mapped) return;
     this.mapped = key;
-    const layers = { [side]: layer, [side === "encoder" ? "decoder" : "encoder"]: Infinity };
-    this.map = layout(this.trace, { layers, film: true, narrow, active: side });
+    const layers = { encoder: Infinity, decoder: 0, [side]: layer };
+    this.map = layout(this.trace, { layers, rows: { decoder: written }, film: true, narrow, active: side });
     const { width, height } = this.map;
     const room = this.map.stacks[0].top; // above the encoder, for the words
     this.stage.classList.toggle("beside", !narrow && room > 130);

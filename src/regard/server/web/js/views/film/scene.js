@@ -50,7 +50,7 @@ export class Scene {
   show(step, tensors, { head, moving }) {
     this.place(chipsOf(this.trace, this.layout, step), step, tensors[step.vectors]);
     this.strokes.replaceChildren(...this.links(step, tensors[`${step.where}.weights`], head));
-    this.panel.replaceChildren(...this.probabilities(step));
+    this.panel.replaceChildren(...this.probabilities(step), ...this.picture());
     if (step.kind === "context") this.tokens.append(this.context(tensors[step.vectors]));
     if (step.kind === "choose") this.walk(step, moving);
   }
@@ -133,6 +133,17 @@ export class Scene {
       class: "pixels",
     });
     return draw("svg", { ...box, viewBox: crop, preserveAspectRatio: "none" }, image);
+  }
+
+  /** The whole picture or spectrogram, below the probabilities. */
+  picture() {
+    const { input } = this.trace.meta;
+    const { panel, narrow } = this.layout;
+    if (!input || !panel || narrow) return [];
+    const y = panel.y + 34 + (BARS + 1) * BAR;
+    const height = input.kind === "audio" ? 60 : Math.min(150, panel.height - y);
+    const place = { x: panel.x, y, width: input.kind === "audio" ? panel.width - 10 : height, height };
+    return [draw("image", { ...place, href: input.image, preserveAspectRatio: "none", class: "pixels" })];
   }
 
   /** @param {FilmStep} step @param {{ data: any, shape: number[] } | undefined} weights @param {number} head */
