@@ -1,6 +1,6 @@
 // A run as a film on the map of Figure 1: tokens climb, attention draws its weights, probabilities rise, a token
 // falls out and walks to the decoder's input. Each place of it opens the view with its numbers.
-import { draw, live, make, select } from "../a11y.js";
+import { draw, inSight, live, make, select } from "../a11y.js";
 import { note, number, set, state } from "../state.js";
 import { caption } from "./film/captions.js";
 import { figure1 } from "./film/figure1.js";
@@ -247,6 +247,7 @@ class Film {
     const current = this.parts.filter((each) => each.at <= this.at).at(-1);
     for (const each of this.parts)
       each.button.setAttribute("aria-current", each === current ? "step" : "false");
+    if (current) inSight(current.button);
     last.at = this.at;
     last.playing = this.isPlaying;
   }
