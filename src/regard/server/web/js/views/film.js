@@ -247,7 +247,7 @@ class Film {
     const current = this.parts.filter((each) => each.at <= this.at).at(-1);
     for (const each of this.parts)
       each.button.setAttribute("aria-current", each === current ? "step" : "false");
-    if (current) inSight(current.button);
+    if (current) setTimeout(() => inSight(current.button), 0); // when it is in the page
     last.at = this.at;
     last.playing = this.isPlaying;
   }
