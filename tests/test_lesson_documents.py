@@ -355,3 +355,13 @@ def test_the_commands_refuse_before_they_load_a_model(refused: Refused, tmp_path
     written(tmp_path, FRONT + STEP.replace("```question", "```qestion"))
     message = refused(command, "--lessons", tmp_path, "-m", "no-such-model")
     assert message.startswith("13-own.md, line 17: ")
+
+
+def test_the_places_for_teachers_are_there() -> None:
+    """Each lesson and step that the table of topics names."""
+    table = DOCS.read_text(encoding="utf-8").split("## Where to find what")[1].split("## Routes")[0]
+    places = re.findall(r"`([a-z0-9]+)`((?:,? (?:to )?\d+)+)", table)
+    assert len(places) > 40
+    for name, steps in places:
+        last = max(map(int, re.findall(r"\d+", steps)))
+        assert last <= len(LESSONS[name].steps), f"{name} {steps}"

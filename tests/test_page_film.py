@@ -51,7 +51,7 @@ def test_each_step_shows_the_traces_numbers(window: Window) -> None:
             assert np.abs(shown - drawn[:, 2]).max() < 1e-6, title
             rows = np.unique(drawn[:, 0].astype(int))
             assert mean[rows].sum() - drawn[:, 2].sum() < 0.1 * len(rows)  # below 0.005 there is no stroke
-            read = "chips => chips.map(chip => chip.textContent)"
+            read = "chips => chips.map(chip => chip.querySelector('.chip-text').textContent)"
             keys = page.eval_on_selector_all(".chip.key", read)
             kind = "source" if box == "cross" or side == "encoder" else "target"
             assert keys == list(trace.tokens[kind].shown[: len(keys)]), title

@@ -21,6 +21,7 @@ from regard.server import explorer
 from regard.server.api import chat, libretranslate, native, openai, speech
 from regard.server.errors import error_response
 from regard.server.lessons import LESSONS, Lesson
+from regard.server.lessons.media import MEDIA
 from regard.server.middleware import BodyAndKeyMiddleware, RequestLogMiddleware
 from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
 from regard.server.requests import ServerLimits
@@ -85,6 +86,7 @@ def add_page(app: FastAPI) -> None:
     async def page() -> FileResponse:
         return FileResponse(WEB / "index.html")
 
+    app.mount("/web/media", StaticFiles(directory=MEDIA), name="media")  # what the page opens with
     app.mount("/web", StaticFiles(directory=WEB), name="web")
 
 

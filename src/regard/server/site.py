@@ -164,7 +164,9 @@ def recorded(lesson: Lesson, tasks: Mapping[str, Any]) -> dict[str, Any]:
     content = untold(content)
     if content["steps"] and "text" in lesson.uses:
         first, *rest = content["steps"]
-        first = {**first, "text": [RECORDED.format(model=content["model"]), *first["text"]]}
+        figures = [{**each, "place": each["place"] + 1} for each in first["before"]]
+        text = [RECORDED.format(model=content["model"]), *first["text"]]
+        first = {**first, "text": text, "before": figures}
         content |= {"steps": [first, *rest]}
     return content
 

@@ -23,7 +23,7 @@ CellFunction = TypeVar("CellFunction", bound=Callable[..., Values | None])
 
 MOST_CHARACTERS = 400  # of the learner's text
 MOST_TOKENS = 64
-EXAMPLE = "The old man has a small dog."
+EXAMPLE = "The old man sees a small dog."
 CONTEXT = "The cat sleeps in the small house."
 EXAMPLES = {"fill": "The <mask> is old.", "answer": "Where does the cat sleep?", "generate": "The old man"}
 

@@ -102,6 +102,7 @@ def sound(given: Given) -> Values | None:
     trace = given(given.task.trace, str(SOUND))
     where = trace.cross()
     weights = given(trace.weights, where).mean(dim=0)
+    weights = weights / weights.max(dim=-1, keepdim=True).values
     shown = trace.tokens["source"].shown
     about = {"model": given.name, "seconds": trace.meta["input"]["seconds"], "count": len(shown)}
     figure = {"where": where, "values": weights, "rows": trace.query_labels(where), "columns": shown}

@@ -18,6 +18,8 @@ MINUTES, WATTS = 64, 15  # of the training of our translator, and of one busy co
 GPT3_WATT_HOURS = 1.287e9  # Patterson et al. 2021
 BODY = "english"
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def updates(path: Path) -> int:
     """The updates of a training, as the model's card has them."""
@@ -29,9 +31,9 @@ def updates(path: Path) -> int:
 
 
 def power(count: float) -> str:
-    """4.1 · 10^14"""
+    """4.1 · 10¹⁴, also in a table"""
     digits, _, exponent = f"{count:.1e}".partition("e")
-    return f"{digits} · 10^{int(exponent)}"
+    return f"{digits} · 10{str(int(exponent)).translate(RAISED)}"
 
 
 def training_operations(parameters: int, tokens: int) -> int:

@@ -81,13 +81,8 @@ def step_json(step: LessonStep, given: Given, scope: Values) -> Values | None:
     if (computed := compute(step, given, scope)) is None:
         return None
     scope, place = computed, step.blocks.index(step.question)
-    parts: list[list[Any]] = []
-    for blocks in (step.blocks[:place], step.blocks[place + 1 :]):
-        texts = [each for each in blocks if isinstance(each, LessonText) and each.holds(scope)]
-        cells = [each for each in blocks if isinstance(each, LessonCell) and each.info.holds(scope)]
-        parts.append([text_json(each.fill(scope)) for each in texts])
-        parts.append([figure_json(each, given, scope) for each in cells if each.kind != "values"])
-    text, before, why, after = parts
+    text, before = blocks_json(step.blocks[:place], given, scope)
+    why, after = blocks_json(step.blocks[place + 1 :], given, scope)
     return {
         "title": step.title.fill(scope),
         "text": text,
@@ -99,6 +94,20 @@ def step_json(step: LessonStep, given: Given, scope: Values) -> Values | None:
         "then": why[1:],
         "claim": " ".join(each.fill(scope) for each in step.claims),
     }
+
+
+def blocks_json(
+    blocks: Sequence[LessonText | LessonCell], given: Given, scope: Values
+) -> tuple[list[Any], list[Values]]:
+    """Paragraphs, and figures with the number of paragraphs that stand above each."""
+    texts: list[Any] = []
+    figures: list[Values] = []
+    for block in blocks:
+        if isinstance(block, LessonText):
+            texts += [text_json(block.fill(scope))] if block.holds(scope) else []
+        elif block.kind != "values" and block.info.holds(scope):
+            figures.append({**figure_json(block, given, scope), "place": len(texts)})
+    return texts, figures
 
 
 def question_json(cell: LessonCell, scope: Values) -> Values:

@@ -85,6 +85,14 @@ export function live(text) {
   document.getElementById("live").textContent = text;
 }
 
+/** A row that is wider than a narrow window is moved, so that one of its parts is in the middle. */
+export function inSight(part) {
+  const row = part?.parentElement;
+  if (!row) return;
+  const [place, all] = [part, row].map((each) => each.getBoundingClientRect());
+  row.scrollLeft += place.left + place.width / 2 - all.left - all.width / 2;
+}
+
 /** Arrow keys walk a row of tabs; one of them is in the order of the Tab key. */
 export function tabs(list, entries, chosen, choose) {
   const buttons = entries.map(([id, text]) =>
@@ -105,9 +113,7 @@ export function tabs(list, entries, chosen, choose) {
   const had = list.contains(document.activeElement);
   list.replaceChildren(...buttons);
   if (had) document.getElementById(`tab-${chosen}`)?.focus();
-  const tab = document.getElementById(`tab-${chosen}`)?.getBoundingClientRect();
-  const all = list.getBoundingClientRect();
-  if (tab) list.scrollLeft += tab.left + tab.width / 2 - all.left - all.width / 2; // seen in a narrow window too
+  inSight(document.getElementById(`tab-${chosen}`));
   list.onkeydown = (event) => {
     const at = buttons.indexOf(document.activeElement);
     const last = buttons.length - 1;

@@ -12,20 +12,26 @@ const OTHERS = {
   fill: { text: "He opened the <mask> and went out." },
   classify: { text: "I loved this film." },
   tag: { text: "Sarah works in London." },
-  answer: { text: "Where does Sarah live?", context: "Sarah lives in London with her cat." },
-  generate: { text: "Once upon a time" },
+  answer: { text: "Who lives in London?", context: "Sarah lives in London with her cat." },
+  generate: { text: "The little girl" },
+};
+/** Of built-in models: a text that tells the task, a picture and a sound. @type {Record<string, { text: string }>} */
+const OWN = {
+  "two-tasks": { text: "translate English to German: I have never seen this house." },
+  garments: { text: "sneaker.png" },
+  "spoken-digits": { text: "four-nine-zero.flac" },
 };
 const SMALL = 1_000_000; // parameters of a model that knows few words
 
 /**
  * A text for a model, and its context.
- * @param {{ task: string, source: string, parameters?: number } | undefined} model
+ * @param {{ name: string, task: string, source: string, parameters?: number } | undefined} model
  */
 export function example(model) {
-  const other = OTHERS[model?.task ?? ""];
+  const other = OWN[model?.name ?? ""] ?? OTHERS[model?.task ?? ""];
   if (other) return { context: "", ...other };
   const isSmall = model?.source === "en" && (model.parameters ?? 0) < SMALL;
-  const text = isSmall ? "The old man has a dog." : (SENTENCES[model?.source ?? ""] ?? SENTENCES.en);
+  const text = isSmall ? "My sister has a small house." : (SENTENCES[model?.source ?? ""] ?? SENTENCES.en);
   return { text, context: "" };
 }
 

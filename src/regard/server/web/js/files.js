@@ -8,6 +8,13 @@ const INK = 18; // pixels of a stroke
 /** @type {Map<string, string>} name -> data URL, while the page is open */
 const files = new Map();
 
+/** Take a file of the server by its name, as if it had been chosen. @param {string} name */
+export async function takeFromServer(name) {
+  const response = await fetch(`/web/media/${name}`);
+  if (!response.ok) throw new Error(`There is no file ${name}.`);
+  remember(name, await asUrl(await response.blob()));
+}
+
 /** What the server gets for a name: the file, or the name itself, which may be a text. @param {string} name */
 export const sourceOf = (name) => files.get(name) ?? name;
 

@@ -28,7 +28,7 @@ export function fillForm(models, model, isTyping) {
   const files = !isFile() && readsFiles(model);
   at("file-field").hidden = !files;
   at("text-field").hidden = files;
-  at("file-name").textContent = files && given.text !== at("file").files?.[0]?.name ? given.text : "";
+  at("file-name").textContent = files ? given.text : "";
   at("sketch-field").hidden = model?.input !== "image";
   at("file").accept = files ? (model.input === "video" ? "image/gif" : `${model.input}/*`) : "";
   at("model").replaceChildren(

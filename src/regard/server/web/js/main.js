@@ -10,6 +10,7 @@ import {
   sentenceOf,
   setEmptied,
   takeExample,
+  takeExampleFile,
 } from "./request.js";
 import { onScheme } from "./color.js";
 import { forReader } from "./examples.js";
@@ -36,6 +37,7 @@ import * as why from "./views/why.js";
 
 const VIEWS = {
   film,
+  lessons,
   picture,
   input,
   map,
@@ -45,10 +47,10 @@ const VIEWS = {
   output,
   why,
   compare,
-  lessons,
 };
 const TABS = [
   ["film", "Film"],
+  ["lessons", "Lessons"],
   ["picture", "Picture"],
   ["input", "Input"],
   ["map", "Map"],
@@ -58,7 +60,6 @@ const TABS = [
   ["output", "Output"],
   ["why", "Why"],
   ["compare", "Compare"],
-  ["lessons", "Lessons"],
 ];
 /** The views of this run: a file has no model to run, a text no picture. */
 const here = () =>
@@ -109,7 +110,9 @@ const page = () => ({
 async function run() {
   running?.abort();
   const controller = (running = new AbortController());
-  if (takeExample(model())) fillForm(about.models, model(), false);
+  if (takeExample(model()) || (await takeExampleFile(model(), controller.signal)))
+    fillForm(about.models, model(), false);
+  if (controller.signal.aborted) return;
   const { text } = state();
   if (!text.trim() || (!isFile() && readsFiles(model()) && isLost(text))) {
     trace = plain = change = null;
@@ -282,7 +285,7 @@ function listenToForm() {
   });
   at("model").addEventListener("change", (/** @type {any} */ event) => {
     const other = about.models.find((each) => each.name === event.target.value);
-    const keeps = readsFiles(other) === readsFiles(model()) && !isExample(model());
+    const keeps = other.input === model().input && !isExample(model());
     set({ ...ANOTHER, model: other.name, language: "keep", ...(keeps ? {} : { text: "", context: "" }) });
   });
   at("beam").addEventListener("change", (/** @type {any} */ event) =>

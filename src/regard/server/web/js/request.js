@@ -1,7 +1,7 @@
 // What the server is asked: the text or its example, the sentence of several, and how the output is chosen.
 import * as api from "./api.js";
 import { example } from "./examples.js";
-import { sourceOf } from "./files.js";
+import { isLost, sourceOf, takeFromServer } from "./files.js";
 import { isFile } from "./source.js";
 import { note, state } from "./state.js";
 
@@ -34,6 +34,27 @@ export function takeExample(model) {
   if (text || context || emptied || isFile() || !model || readsFiles(model) || view === "lessons")
     return false;
   note(example(model));
+  return true;
+}
+
+/**
+ * The same for a model that reads files: its example is a file of the server.
+ * @param {any} model
+ * @param {AbortSignal} signal
+ */
+export async function takeExampleFile(model, signal) {
+  if (!readsFiles(model) || isFile()) return false;
+  const { text, view } = state();
+  const name = example(model).text;
+  const isAsked = name.includes(".") && (text ? text === name : view !== "lessons");
+  if (!isAsked || !isLost(name)) return false;
+  try {
+    await takeFromServer(name);
+  } catch {
+    return false; // the page asks for a file
+  }
+  if (signal.aborted) return false;
+  note({ text: name });
   return true;
 }
 

@@ -227,9 +227,12 @@ function sentenceOf({ choices, behind, change, divergence: distance, before, aft
   if (best !== first) text += `, now most probable: "${best.text}" ${best.after.toFixed(2)}`;
   text += `; KL divergence ${short(distance)} nats.`;
   return changed
-    ? `${text} The output changed: "${visible(before)}" -> "${visible(after)}".`
-    : `${text} The output did not change: "${visible(before)}".`;
+    ? `${text} The output changed: "${visible(before)}" -> "${visible(after)}"${stop(after)}`
+    : `${text} The output did not change: "${visible(before)}"${stop(before)}`;
 }
+
+/** The full stop of a sentence that ends with a quotation, unless that has one. @param {string} quotation */
+const stop = (quotation) => (/[.!?…]\s*$/.test(quotation) ? "" : ".");
 
 /** A number with three digits, as Python's `.3g` writes it. @param {number} value */
 export function short(value) {
@@ -267,7 +270,8 @@ export function compare(before, after, step, kinds) {
   const reason = incomparable(before, after);
   const found = reason ? null : comparison(before, after, step, kinds);
   const [one, two] = [visible(before.output), visible(after.output)];
-  const sentence = one === two ? `Both say "${one}".` : `One says "${one}", the other "${two}".`;
+  const sentence =
+    one === two ? `Both say "${one}"${stop(one)}` : `One says "${one}", the other "${two}"${stop(two)}`;
   const sides = ["source", "target"].filter((side) => before.tokens[side] && after.tokens[side]);
   return {
     comparison: found,

@@ -7,6 +7,7 @@ import { diagram } from "./diagram.js";
 import { axis, formulaParts, short, shown } from "./numbers.js";
 
 const MAX_WRITTEN = 16; // columns up to which the number stands in the cell
+const NARROW = 30; // columns from which cells are narrower
 const WIDE = 640;
 const HIGH = 250;
 const [LEFT, RIGHT, TOP, LOW] = [62, 16, 14, 44]; // margins
@@ -192,7 +193,7 @@ function matrix({ values, rows, columns, signed: both, mask }) {
     { class: "scroll" },
     make(
       "table",
-      { class: written ? "still" : "still small" },
+      { class: `still ${written ? "" : columns.length > NARROW ? "small tiny" : "small"}` },
       make(
         "thead",
         {},
@@ -273,7 +274,12 @@ function curves({ places, series, even, log, across, caption, digits }) {
           ? null
           : draw(
               "text",
-              { x: x(i), y: HIGH - LOW + 18, "text-anchor": "middle", class: "axis" },
+              {
+                x: Math.min(x(i), WIDE - 5 * String(place).length),
+                y: HIGH - LOW + 18,
+                "text-anchor": "middle",
+                class: "axis",
+              },
               String(place),
             ),
       ),

@@ -1,6 +1,7 @@
 // Lessons: each step asks for a prediction, then shows the number, and names the function that computed it.
 import * as api from "../api.js";
 import { choices, make, token } from "../a11y.js";
+import { readsFiles } from "../request.js";
 import { number, set, state } from "../state.js";
 import { figure, words } from "./figures.js";
 import { arrived, go, link } from "./links.js";
@@ -12,9 +13,8 @@ import { TEACHERS, teachers } from "./teachers.js";
 const requests = new Map(); // lessons by what they were asked with
 let list = null;
 
-export async function render(_, model) {
-  const tab = document.getElementById("tab-lessons");
-  if (tab) tab.parentElement.scrollLeft = tab.parentElement.scrollWidth; // on a narrow screen it is the last
+export async function render(_, chosen, { models }) {
+  const model = readsFiles(chosen) ? (models.find((each) => !readsFiles(each)) ?? chosen) : chosen;
   if (!model) return make("p", { class: "quiet" }, "The lessons are on their way …");
   list ??= api.lessons().catch((error) => {
     list = null;
@@ -54,8 +54,10 @@ function followed(lesson, next) {
 function asked(lesson, model) {
   const { text, n, d } = state();
   const query = { model: model.name };
-  if (lesson.uses.includes("text") && text.trim()) query.text = text.slice(0, 2000); // more than any lesson reads
-  if (lesson.uses.includes("sizes")) Object.assign(query, n && { n }, d && { d });
+  const isOwn = !state().model || state().model === model.name; // not the name of a picture
+  const uses = (/** @type {string} */ what) => lesson.uses.includes(what);
+  if (uses("text") && isOwn && text.trim()) query.text = text.slice(0, 2000); // more than any lesson reads
+  if (uses("sizes")) Object.assign(query, n && { n }, d && { d });
   return { query, key: JSON.stringify([lesson.name, query]) };
 }
 
@@ -188,6 +190,13 @@ function sizes(lesson) {
   );
 }
 
+/** Paragraphs and figures before the question, in the order of the document. */
+function told({ text, before }) {
+  const figures = (above) =>
+    make("div", { class: "figures" }, ...before.filter(({ place }) => place === above).map(figure));
+  return [figures(0), ...text.flatMap((part, i) => [make("p", {}, ...words(part)), figures(i + 1)])];
+}
+
 function drawn(lesson, i) {
   const step = lesson.steps[i];
   const heading = make("h3", { tabindex: "-1", id: "step-title" }, ...words(step.title));
@@ -205,8 +214,7 @@ function drawn(lesson, i) {
           ...words(step.claim),
         )
       : null,
-    ...step.text.map((text) => make("p", {}, ...words(text))),
-    make("div", { class: "figures" }, ...step.before.map(figure)),
+    ...told(step),
     question(lesson, i, result),
     result,
     make(

@@ -16,17 +16,14 @@ const LESSON_OF = {
 };
 
 /**
- * A "?" that leads from a view to its lesson; null for a view without one.
+ * A link that leads from a view to its lesson; null for a view without one.
  * @param {string} view
  */
 export function lessonLink(view) {
   if (!LESSON_OF[view]) return null;
   const [lesson, step, about] = LESSON_OF[view];
-  return link(
-    "?",
-    { view: "lessons", lesson, step: String(step) },
-    { class: "to-lesson", "aria-label": `Lesson: ${about}`, title: `Lesson: ${about}` },
-  );
+  const changes = { view: "lessons", lesson, step: String(step) };
+  return link(`Lesson: ${about}`, changes, { class: "to-lesson" });
 }
 
 let arriving = false; // the next step that is drawn gets the keyboard

@@ -1,6 +1,6 @@
 // A run as a film on the map of Figure 1: tokens climb, attention draws its weights, probabilities rise, a token
 // falls out and walks to the decoder's input. Each place of it opens the view with its numbers.
-import { draw, live, make, select } from "../a11y.js";
+import { draw, inSight, live, make, select } from "../a11y.js";
 import { note, number, set, state } from "../state.js";
 import { caption } from "./film/captions.js";
 import { figure1 } from "./film/figure1.js";
@@ -81,10 +81,7 @@ class Film {
       oninput: () => this.jump(Number(this.range.value) - 1),
     });
     const heads = Math.max(0, ...this.trace.attentions.map((where) => this.trace.heads(where)));
-    const entries = [
-      ["", "mean of heads"],
-      ...Array.from({ length: heads }, (_, i) => [String(i), `head ${i}`]),
-    ];
+    const entries = [["", "all heads"], ...Array.from({ length: heads }, (_, i) => [String(i), `head ${i}`])];
     const changeHead = (/** @type {string} */ id) => {
       note({ strokes: id });
       this.draw();
@@ -145,12 +142,13 @@ class Film {
   /** The map of this step: the layer it is in, and on a narrow page the stack. */
   drawMap() {
     const narrow = innerWidth < NARROW;
-    const { side, layer } = this.step;
-    const key = `${side} ${layer} ${narrow}`;
+    const { side, layer, rows } = this.step;
+    const written = side === "decoder" ? rows[1] : 1;
+    const key = `${side} ${layer} ${written} ${narrow}`;
     if (key === this.mapped) return;
     this.mapped = key;
-    const layers = { [side]: layer, [side === "encoder" ? "decoder" : "encoder"]: Infinity };
-    this.map = layout(this.trace, { layers, film: true, narrow, active: side });
+    const layers = { encoder: Infinity, decoder: 0, [side]: layer };
+    this.map = layout(this.trace, { layers, rows: { decoder: written }, film: true, narrow, active: side });
     const { width, height } = this.map;
     const room = this.map.stacks[0].top; // above the encoder, for the words
     this.stage.classList.toggle("beside", !narrow && room > 130);
@@ -249,6 +247,7 @@ class Film {
     const current = this.parts.filter((each) => each.at <= this.at).at(-1);
     for (const each of this.parts)
       each.button.setAttribute("aria-current", each === current ? "step" : "false");
+    if (current) setTimeout(() => inSight(current.button), 0); // when it is in the page
     last.at = this.at;
     last.playing = this.isPlaying;
   }

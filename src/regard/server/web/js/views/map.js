@@ -17,8 +17,8 @@ export async function render(trace, model) {
     quiet(facts(trace, config, model)),
     layers > 1 && byLayer
       ? select(
-          "Layer",
-          Array.from({ length: layers }, (_, i) => [String(i), `${i + 1} of ${layers}`]),
+          "Layer (counted from 0)",
+          Array.from({ length: layers }, (_, i) => [String(i), String(i)]),
           String(layer),
           (id) => set({ where: trace.attentions.find((name) => name.split(".")[1] === id) ?? byLayer }),
         )

@@ -19,6 +19,8 @@ import { sampling } from "./sampling.js";
 import { link } from "./selection.js";
 import { term } from "./terms.js";
 
+const NAMES =
+  "B- begins a name and I- goes on with it: PER a person, LOC a place, ORG an organisation. O is no name.";
 const percent = (p) => (p >= 0.9995 ? "100 %" : p < 0.0005 ? "< 0.1 %" : `${(p * 100).toFixed(1)} %`);
 
 export async function render(trace) {
@@ -29,12 +31,14 @@ export async function render(trace) {
   const query = numbered("query");
   const at = (
     steps.find((step) => step.place === query) ??
+    steps.find((step) => trace.meta.task === "tag" && step.best[0]?.shown !== "O") ??
     steps.find((step) => step.id !== null) ??
     steps[0]
   ).place;
   return [
     make("h2", {}, writes ? "The output, token by token" : "What the model answers"),
     writes ? summary(steps) : filled(trace),
+    trace.meta.task === "tag" && trace.meta.labels?.includes("B-PER") ? quiet(NAMES) : null,
     field(
       "Place",
       choices(

@@ -17,6 +17,9 @@ export const STACKS = ["encoder", "decoder"];
 /** @param {string} side */
 export const tokensOf = (side) => (side === "encoder" ? "source" : "target");
 
+/** What a model reads in place of tokens. @param {Trace} trace @returns {"Moments" | "Patches"} */
+export const patchesOf = (trace) => (trace.meta.input?.kind === "audio" ? "Moments" : "Patches");
+
 /** The stacks that a run has. @param {Trace} trace */
 export const stacksOf = (trace) =>
   STACKS.filter((side) => [...trace.shapes.keys()].some((name) => name.startsWith(`${side}.`)));
@@ -63,7 +66,11 @@ export function boxesOf(trace, side, layer) {
   const boxes = [
     {
       id: "tokens",
-      text: isMedia ? "Patches" : side === "encoder" || !trace.tokens.source ? "Tokens" : "Tokens so far",
+      text: isMedia
+        ? patchesOf(trace)
+        : side === "encoder" || !trace.tokens.source
+          ? "Tokens"
+          : "Tokens so far",
       kind: "end",
       shape: String(trace.tokens[source]?.ids.length ?? ""),
       leads: isMedia ? { view: "picture" } : input,

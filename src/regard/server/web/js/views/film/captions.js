@@ -1,6 +1,6 @@
 // What a step of the film shows, in words.
 import { fixed } from "../../figures.js";
-import { tokensOf } from "./boxes.js";
+import { patchesOf, tokensOf } from "./boxes.js";
 
 /** @import { Trace } from "../../trace.js" */
 /** @import { FilmStep } from "./plan.js" */
@@ -43,12 +43,15 @@ export function caption(trace, step, strokes) {
 }
 
 /** @param {Trace} trace @param {string} side */
-const patchOr = (trace, side) => (side === "encoder" && trace.meta.input ? "patch" : "token");
+const patchOr = (trace, side) => (side === "encoder" && trace.meta.input ? ONE[patchesOf(trace)] : "token");
+const ONE = { Moments: "moment", Patches: "patch" };
 
 /** @param {Trace} trace @param {string} side @param {number} count */
 function tokens(trace, side, count) {
-  if (side === "encoder" && trace.meta.input)
-    return `The ${trace.meta.input.kind === "audio" ? "spectrogram" : "picture"} is cut into ${count} patches.`;
+  if (side === "encoder" && trace.meta.input) {
+    const what = trace.meta.input.kind === "audio" ? "spectrogram" : "picture";
+    return `The ${what} is cut into ${count} ${patchesOf(trace).toLowerCase()}.`;
+  }
   if (side === "encoder") return `The text becomes ${count} tokens: words, parts of words and signs.`;
   const isPrompt = (trace.meta.prompt ?? 0) > 1;
   return isPrompt

@@ -60,9 +60,7 @@ function opened(layout, stack, go) {
     parts.push(draw("rect", { ...frame, rx: 10, class: "frame" }));
     parts.push(draw("text", { x: frame.x + 19, y: frame.y + 15, class: "stack-title" }, title));
     if (layers > 1)
-      parts.push(
-        draw("text", { ...right, y: frame.y + 15, class: "stack-title" }, `layer ${layer + 1} of ${layers}`),
-      );
+      parts.push(draw("text", { ...right, y: frame.y + 15, class: "stack-title" }, `layer ${layer}`));
   }
   boxes.forEach((box, i) => {
     const below = boxes[i - 1];
@@ -70,7 +68,7 @@ function opened(layout, stack, go) {
     if (below) {
       parts.push(draw("path", { d: `M${middle} ${below.y}V${box.y + box.height}`, class: "arrow" }));
       const y = below.y - 3;
-      parts.push(draw("text", { x: middle + 8, y, class: "shape" }, below.shape));
+      parts.push(draw("text", { x: middle + 8, y, class: "shape" }, shapeOf(below, stack)));
     }
     const from = box.from && boxes.find((each) => each.id === box.from);
     if (from) {
@@ -83,6 +81,8 @@ function opened(layout, stack, go) {
   return draw("g", { "data-stack": side }, ...parts);
 }
 
+/** With the tokens that are there by now. @param {Placed} box @param {Stack} stack */
+const shapeOf = ({ shape }, { rows }) => (rows ? shape.replace(/^\d+/, String(rows)) : shape);
 const middleOf = (/** @type {Placed} */ box) => box.x + box.width / 2;
 
 /** @param {Layout} layout @param {Placed} box @param {(leads: Record<string, string>) => void} go */

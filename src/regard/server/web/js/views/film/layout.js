@@ -12,6 +12,7 @@ import { STACKS, boxesOf, layerCount, stacksOf } from "./boxes.js";
  * @property {boolean} open its boxes are drawn
  * @property {number} layers
  * @property {number} layer the one whose boxes are drawn
+ * @property {number} [rows] tokens that are there by now; all of the run
  * @property {number} x
  * @property {number} width
  * @property {number} top
@@ -29,6 +30,7 @@ import { STACKS, boxesOf, layerCount, stacksOf } from "./boxes.js";
  *
  * @typedef {object} Options
  * @property {Record<string, number>} layers the layer of each stack
+ * @property {Record<string, number>} [rows] the tokens that each stack has by now
  * @property {boolean} [film] with room for tokens in the boxes and for the probabilities
  * @property {boolean} [narrow] one stack above the other, and only the active one open
  * @property {string} [active]
@@ -97,7 +99,8 @@ function stackOf(trace, side, used, open, inside, options) {
   const name = side === "encoder" ? "Encoder" : "Decoder";
   const title = used ? `${name} × ${layers}` : `no ${side} in ${article(trace.meta.family)}`;
   const width = (open || options.narrow ? inside : CLOSED) + EDGE + 10;
-  const base = { side, title, used, open, layers, layer, x: 0, width, bottom: 0 };
+  const rows = options.rows?.[side];
+  const base = { side, title, used, open, layers, layer, rows, x: 0, width, bottom: 0 };
   if (!open) {
     const height = options.narrow || !options.film ? ROW + 10 : CLOSED_HEIGHT;
     return {

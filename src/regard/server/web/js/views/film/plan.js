@@ -1,5 +1,5 @@
 // A run as a list of steps, computed from what the server says of it: what moves, where, and which tensors show it.
-import { layerCount, stacksOf } from "./boxes.js";
+import { layerCount, patchesOf, stacksOf } from "./boxes.js";
 
 /** @import { Trace } from "../../trace.js" */
 /**
@@ -54,7 +54,7 @@ export function words(trace) {
 function encode(trace) {
   const count = trace.tokens.source.ids.length;
   const base = { word: null, pace: 1, chapter: "Read", rows: /** @type {[number, number]} */ ([0, count]) };
-  const title = trace.meta.input ? "Patches" : "Tokens";
+  const title = trace.meta.input ? patchesOf(trace) : "Tokens";
   return [
     step({ ...base, kind: "tokens", side: "encoder", box: "tokens", title }),
     ...climb(trace, "encoder", base),
@@ -81,12 +81,12 @@ function climb(trace, side, base) {
       const where = part === "feed_forward" ? "" : `${at}.${part}`;
       if (!trace.has(where ? `${where}.weights` : `${at}.${part}.output`)) continue;
       const vectors = where ? `${at}.after_${part}` : `${at}.out`;
-      const title = `${name} layer ${layer + 1}: ${NAMES[/** @type {keyof typeof NAMES} */ (part)]}`;
+      const title = `${name} layer ${layer}: ${NAMES[/** @type {keyof typeof NAMES} */ (part)]}`;
       const kind = where ? "attention" : "feed_forward";
       steps.push(step({ ...base, kind, side, layer, box: part, title, where, vectors }));
     }
     if (!trace.has(`${at}.out`) && recurrentStates(trace, at)) {
-      const title = `${name} layer ${layer + 1}: ${String(trace.meta.config.cell).toUpperCase()}`;
+      const title = `${name} layer ${layer}: ${String(trace.meta.config.cell).toUpperCase()}`;
       const vectors = recurrentStates(trace, at);
       steps.push(step({ ...base, kind: "recurrent", side, layer, box: "cell", title, vectors }));
     }

@@ -1,11 +1,11 @@
 // One step of the film as SVG: tokens with the first numbers of their vectors, strokes of attention, probabilities.
 // Movement is left to style sheets: where the reader wants none, the same step is simply there.
 import { draw, following } from "../../a11y.js";
-import { css, signed } from "../../color.js";
 import { fixed } from "../../figures.js";
 import { address } from "../../state.js";
 import { row } from "../../trace.js";
 import { tokensOf } from "./boxes.js";
+import { HIGH, clipped, label, paintStrip, scaleOf, strip } from "./chips.js";
 import { boxOf, slots } from "./layout.js";
 import { chipsOf, rowsOf } from "./places.js";
 import { strokes } from "./plan.js";
@@ -15,8 +15,6 @@ import { strokes } from "./plan.js";
 /** @import { Chip } from "./places.js" */
 /** @import { FilmStep } from "./plan.js" */
 
-const CELLS = 8; // numbers of a vector that are shown
-const HIGH = 26; // of a token
 const BARS = 6;
 const BAR = 22;
 
@@ -50,7 +48,7 @@ export class Scene {
   show(step, tensors, { head, moving }) {
     this.place(chipsOf(this.trace, this.layout, step), step, tensors[step.vectors]);
     this.strokes.replaceChildren(...this.links(step, tensors[`${step.where}.weights`], head));
-    this.panel.replaceChildren(...this.probabilities(step));
+    this.panel.replaceChildren(...this.probabilities(step), ...this.picture());
     if (step.kind === "context") this.tokens.append(this.context(tensors[step.vectors]));
     if (step.kind === "choose") this.walk(step, moving);
   }
@@ -107,6 +105,7 @@ export class Scene {
         class: "chip-box",
       }),
       content,
+      draw("title", {}, text),
     );
     if (role === "climb") link.append(strip(wide));
     return link;
@@ -133,6 +132,26 @@ export class Scene {
       class: "pixels",
     });
     return draw("svg", { ...box, viewBox: crop, preserveAspectRatio: "none" }, image);
+  }
+
+  /** The whole picture or spectrogram, below the probabilities. */
+  picture() {
+    const { input } = this.trace.meta;
+    const { panel, narrow } = this.layout;
+    if (!input || !panel || narrow) return [];
+    const y = panel.y + 34 + (BARS + 1) * BAR;
+    const side = Math.min(150, panel.height - y);
+    const size = input.kind === "audio" ? { width: 204, height: 60 } : { width: side, height: side };
+    return [
+      draw("image", {
+        x: panel.x,
+        y,
+        ...size,
+        href: input.image,
+        preserveAspectRatio: "none",
+        class: "pixels",
+      }),
+    ];
   }
 
   /** @param {FilmStep} step @param {{ data: any, shape: number[] } | undefined} weights @param {number} head */
@@ -331,58 +350,10 @@ export class Scene {
 const at = ([x, y]) => `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
 
 /**
- * What a full colour means: twice the root mean square of the numbers shown.
- * @param {{ data: any, shape: number[] }} tensor
- */
-function scaleOf(tensor) {
-  const all = Array.from({ length: tensor.shape[0] }, (_, i) => [
-    ...row(/** @type {any} */ (tensor), i).slice(0, CELLS),
-  ]).flat();
-  return 2 * Math.sqrt(all.reduce((sum, each) => sum + each * each, 0) / all.length) || 1;
-}
-
-/**
  * The head that gives a key the most; a mean leads to it.
  * @param {{ data: any, shape: number[] }} weights @param {number} query @param {number} key
  */
 function strongest({ data, shape: [heads, queries, keys] }, query, key) {
   const all = Array.from({ length: heads }, (_, h) => data[(h * queries + query) * keys + key]);
   return all.indexOf(Math.max(...all));
-}
-
-/** @param {string} text @param {number} most */
-const clipped = (text, most) =>
-  [...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text;
-
-/**
- * A word in its token: smaller where it is long, shortened where that is not enough.
- * @param {string} text @param {number} wide
- */
-function label(text, wide) {
-  if (wide < 12) return draw("g");
-  const size = Math.min(12.5, Math.max(8.5, (wide - 4) / (0.6 * [...text].length)));
-  const most = Math.max(1, Math.floor((wide - 2) / (0.54 * size)));
-  return draw(
-    "text",
-    { y: 1, "text-anchor": "middle", class: "chip-text", "font-size": size },
-    clipped(text, most),
-  );
-}
-
-/** @param {number} wide */
-function strip(wide) {
-  const each = (wide - 6) / CELLS;
-  const cells = Array.from({ length: each > 0 ? CELLS : 0 }, (_, i) =>
-    draw("rect", { x: -wide / 2 + 3 + i * each, y: HIGH / 2 - 7, width: each, height: 5, fill: "none" }),
-  );
-  return draw("g", { class: "strip-cells" }, ...cells);
-}
-
-/** @param {Element} chip @param {ArrayLike<number>} vector @param {number} largest */
-function paintStrip(chip, vector, largest) {
-  const cells = [...chip.querySelectorAll(".strip-cells rect")];
-  cells.forEach((cell, i) => {
-    cell.setAttribute("fill", css(signed(vector[i] / largest)));
-    cell.setAttribute("data-value", String(vector[i]));
-  });
 }
