@@ -243,7 +243,7 @@ class ViTConfig(FrameEncoderConfig):
         "learned", description="position embedding; sinusoidal: of rows and columns"
     )
     front: Literal["patches", "convolution"] = Field(
-        "patches", description="a linear map of each patch, or two convolutions with pooling"
+        "patches", description="a linear map of each patch or frame, or two convolutions with pooling"
     )
 
     @property
