@@ -200,8 +200,8 @@ def frame_embedding(config: FrameModelConfig, size: FrameSize) -> FrameEmbedding
         kind = SpectrogramConvolution if size.grid is None else PictureConvolution
     front = kind(size, config.width, config.class_tokens)
     if config.positions == "sinusoidal":
-        waves = SinusoidalGrid(config.width, front.grid, config.class_tokens)
-        return FrameEmbedding(front, waves, config.dropout)
+        places = SinusoidalGrid(config.width, front.grid, config.class_tokens)
+        return FrameEmbedding(front, places, config.dropout)
     return FrameEmbedding(front, Learned(config.width, front.length), config.dropout)
 
 
