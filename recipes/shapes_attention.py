@@ -1,16 +1,18 @@
-"""Does a colour word look at its shape? Measured on the pictures of recipes/shapes.py.
+"""Is what a model says of the pictures of recipes/shapes.py right, and does a colour word look at its shape?
 
 python recipes/shapes_attention.py MODEL [--place runs/shapes]
 
 While the model writes "red", the patch with the largest weight of cross-attention should show something red.
 The head that does so most often is chosen on the validation pictures; its share on the test pictures is told
-beside chance, the mean share of patches that show the colour.
+beside chance, the mean share of patches that show the colour. Right are captions and answers of the run's
+test that are equal to those of the recipe.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +27,7 @@ from regard.batch import Batch, frames, tokens
 from regard.storage import Folder, open_folder
 
 BATCH = 100
-Answers = dict[str, npt.NDArray[np.bool_]]  # by head: whether each word looks at its shape
+Answers = dict[str, npt.NDArray[np.bool_]]  # by head: whether each word looks at its shape; by kind of text
 
 
 @dataclass
@@ -50,11 +52,25 @@ def main() -> None:
     options.add_argument("--place", type=Path, default=PLACE)
     given = options.parse_args()
     folder = open_folder(given.model)
+    right = right_texts(given.model / "test.jsonl")
+    print("; ".join(f"{name}: {each.mean():.1%} of {len(each)} right" for name, each in right.items()))
     valid, _ = looks(folder, given.place, "valid")
     best = max(valid, key=lambda head: valid[head].mean())
     test, chance = looks(folder, given.place, "test")
     print(f"{best}: {test[best].mean():.1%} of {len(test[best])} colour words look at their shape; ", end="")
     print(f"chance {chance:.1%}; mean of all heads {np.mean([each.mean() for each in test.values()]):.1%}")
+
+
+def right_texts(path: Path) -> Answers:
+    """Of captions, which begin with an article, and of answers."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    parts = {
+        "captions": [row for row in rows if row["reference"].startswith("a ")],
+        "answers": [row for row in rows if not row["reference"].startswith("a ")],
+    }
+    return {
+        name: np.array([row["output"] == row["reference"] for row in part]) for name, part in parts.items()
+    }
 
 
 def looks(folder: Folder, place: Path, split: str) -> tuple[Answers, float]:

@@ -37,6 +37,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vit convolution": ("vit", COLOURS, {"front": "convolution", "width": 64}),
     "vit first": ("vit", SHORT, {}),
     "vit sounds": ("vit", SHORT, {"pool": "mean"}),
+    "vit spectra": ("vit", SHORT, {"front": "convolution", "pool": "mean", "positions": "sinusoidal"}),
     "ast": ("ast", SPECTRA, {}),
     "whisper": ("whisper", {**SOUNDS, "seconds": 0.4}, {"decoder_layers": 1}),
     "whisper lengths": ("whisper", SHORT, {"encoder_layers": 1}),

@@ -206,6 +206,7 @@ ONLY_OURS = {
     "video": ("vit", {**PICTURES, "kind": "video", "frames": 4}, {}),
     "spectra by vit": ("vit", SPECTRA, {}),
     "sounds by vit": ("vit", SOUNDS, {}),
+    "convolution of sounds": ("vit", SOUNDS, {"front": "convolution"}),
     "another window": ("ast", {**SPECTRA, "window": 320}, {}),
     "mels by slaney": ("ast", {**SPECTRA, "scale": "whisper"}, {}),
     "sounds of their length": ("whisper", {**SOUNDS, "pad": False}, {}),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pytest
 import torch
 
 import pictures
@@ -27,6 +29,22 @@ def test_padding_behind_a_picture_changes_nothing() -> None:
     rows = list(np.random.default_rng(1).standard_normal((2, 49, 16)).astype(np.float32))
     plain, padded = (model(Batch(source=frames(rows, multiple))) for multiple in (1, 16))
     assert torch.equal(plain, padded)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_convolutions_of_a_spectrogram_ignore_what_stands_behind_it(
+    positions: Literal["learned", "sinusoidal"],
+) -> None:
+    config = ViTConfig(width=16, heads=2, layers=1, feed_forward=32, front="convolution", positions=positions)
+    torch.manual_seed(1)
+    model = vit(config, FrameSize(41, 10), 3).eval()
+    rng = np.random.default_rng(1)
+    rows = [rng.standard_normal((length, 10)).astype(np.float32) for length in (41, 18, 17, 1)]
+    batch = Batch(source=frames(rows, 16))
+    with torch.inference_mode():
+        together = model(batch)
+        assert torch.equal(together, torch.cat([model(Batch(source=frames([row]))) for row in rows]))
+    torch.testing.assert_close(model(batch), together, atol=1e-5, rtol=1e-5)  # in training: all rows at once
 
 
 def test_masks_cover_times_and_mels_of_patches() -> None:

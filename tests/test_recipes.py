@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -145,6 +145,31 @@ def test_rows_are_trained_once(
     assert trained == ["base 1", "heads-1 1"]
     told = (tmp_path / "runs" / "ablation.md").read_text(encoding="utf-8")
     assert "2 of 19 rows, 2 updates each, seeds 1" in told
+
+
+def test_each_speaker_is_left_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    speakers, trained = recipe("speakers"), []
+
+    def train(config: Config, folder: Path, resume: bool) -> SimpleNamespace:
+        trained.append(Path(str(config.data.test)).name)
+        assert not resume and config.train.seed == 7
+        folder.mkdir(parents=True)
+        record = {"kind": "test", "accuracy": 0.5 if folder.name == "jackson" else 1.0}
+        (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+        return SimpleNamespace(finished=True)
+
+    for name in ("george", "jackson"):
+        (tmp_path / f"fsdd.{name}.test.tsv").touch()
+    monkeypatch.setattr(speakers, "train", train)
+    words = ["speakers.py", "--place", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", [*words, "--set", "train.seed=7"])
+    for _ in range(2):  # the second time nothing is left to train
+        speakers.main()
+        assert capsys.readouterr().out.endswith("mean 75.0%; the worst is jackson with 50.0%\n")
+    assert trained == ["fsdd.george.test.tsv", "fsdd.jackson.test.tsv"]
 
 
 def test_a_student_learns_what_its_teacher_says(

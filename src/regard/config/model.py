@@ -240,10 +240,10 @@ class ViTConfig(FrameEncoderConfig):
     family: Literal["vit"] = Field("vit", description="ViT, an encoder of pictures")
     pool: Literal["first", "mean"] = Field("first", description="the class token, or the mean of all patches")
     positions: Literal["learned", "sinusoidal"] = Field(
-        "learned", description="position embedding; sinusoidal: of rows and columns"
+        "learned", description="position embedding; sinusoidal: of rows and columns, or of times"
     )
     front: Literal["patches", "convolution"] = Field(
-        "patches", description="a linear map of each patch, or two convolutions with pooling"
+        "patches", description="a linear map of each patch or frame, or two convolutions with pooling"
     )
 
     @property

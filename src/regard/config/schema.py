@@ -376,9 +376,9 @@ def unreadable(model: ModelConfig, reads: InputConfig | None) -> str:
         return f"{family} reads patches of a spectrogram: give input.patch"
     if model.family == "whisper" and (patch is not None or reads.kind != "audio"):
         return f"{family} reads the frames of sounds: leave input.patch out"
-    is_tiled = reads.kind == "image" or (isinstance(reads, AudioInput) and patch and not reads.stride)
-    if isinstance(model, ViTConfig) and model.front == "convolution" and not is_tiled:
-        return 'model.front = "convolution" reads pictures, or patches of sounds that do not overlap'
+    overlaps = isinstance(reads, AudioInput) and reads.stride
+    if isinstance(model, ViTConfig) and model.front == "convolution" and (reads.kind == "video" or overlaps):
+        return 'model.front = "convolution" reads pictures, and sounds without input.stride'
     return ""
 
 

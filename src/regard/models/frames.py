@@ -98,12 +98,46 @@ class PictureConvolution(nn.Module):
         return split.permute(0, 3, 1, 4, 2, 5).reshape(len(patches), channels, rows * side, columns * side)
 
 
-def convolved(convolution: nn.Conv2d, x: Tensor) -> Tensor:
-    """[B,C,H,W]; at inference on a CPU picture by picture, since kernels for batches round differently."""
+class SpectrogramConvolution(nn.Module):
+    """Two convolutions of 3 x 3 over times and mels, each with ReLU and max pooling by 2, then a linear map
+    for each time  (Dong et al. 2018, 3.3)."""
+
+    def __init__(self, size: FrameSize, width: int, class_tokens: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, width // 4, KERNEL, padding=1, bias=False)
+        self.second = nn.Conv2d(width // 4, width // 2, KERNEL, padding=1, bias=False)
+        self.projection = Linear(width // 2 * -(-size.width // 4), width)
+        self.tokens = ClassTokens(class_tokens, width)
+        for convolution in (self.first, self.second):
+            nn.init.kaiming_normal_(convolution.weight)
+        self.length = -(-size.length // 4) + class_tokens
+        self.grid = (self.length - class_tokens,)
+
+    def forward(self, frames: Frames) -> Frames:
+        x, real = frames.values.unsqueeze(1), frames.positions >= 0  # [B,1,T,mels], [B,T]
+        for convolution in (self.first, self.second):
+            # zeros behind a shorter row, in every layer; none of them is the largest after ReLU
+            x = F.relu(convolved(convolution, x, real)).masked_fill(~real[:, None, :, None], 0.0)
+            x, real = F.max_pool2d(x, 2, ceil_mode=True), real[:, ::2]
+        x = self.projection(x.transpose(1, 2).flatten(2)).masked_fill(~real.unsqueeze(2), 0.0)  # [B,S,D]
+        places = torch.arange(x.shape[1], device=x.device).masked_fill(~real, -1)
+        out: Frames = self.tokens(Frames(x, places, frames.padding))
+        return out
+
+
+def convolved(convolution: nn.Conv2d, x: Tensor, real: Tensor | None = None) -> Tensor:
+    """[B,C,H,W]; at inference on a CPU picture by picture, since kernels for batches round differently.
+
+    `real`: which rows of a picture are no padding, bool [B,H]; they are convolved alone.
+    """
     if torch.is_grad_enabled() or x.device.type != "cpu":
         out: Tensor = convolution(x)
         return out
-    return torch.cat([convolution(row) for row in x[:, None]])
+    if real is None:
+        return torch.cat([convolution(row) for row in x[:, None]])
+    lengths = real.sum(dim=1).tolist()
+    rows = [convolution(row[:, :, :length]) for row, length in zip(x[:, None], lengths)]
+    return torch.cat([F.pad(row, [0, 0, 0, x.shape[2] - row.shape[2]]) for row in rows])
 
 
 class SpectrumConvolution(nn.Module):
@@ -161,12 +195,13 @@ def frame_embedding(config: FrameModelConfig, size: FrameSize) -> FrameEmbedding
         spectrum = SpectrumConvolution(size, config.width)
         waves = Sinusoidal(config.width, spectrum.length, halves=True, denominator=config.width - 2)
         return FrameEmbedding(spectrum, waves, config.dropout)
-    kind = PictureConvolution if config.front == "convolution" else Patches
+    kind: type[Patches | PictureConvolution | SpectrogramConvolution] = Patches
+    if config.front == "convolution":
+        kind = SpectrogramConvolution if size.grid is None else PictureConvolution
     front = kind(size, config.width, config.class_tokens)
-    if config.positions == "sinusoidal" and size.grid is not None:
-        return FrameEmbedding(
-            front, SinusoidalGrid(config.width, front.grid, config.class_tokens), config.dropout
-        )
+    if config.positions == "sinusoidal":
+        places = SinusoidalGrid(config.width, front.grid, config.class_tokens)
+        return FrameEmbedding(front, places, config.dropout)
     return FrameEmbedding(front, Learned(config.width, front.length), config.dropout)
 
 
