@@ -1,6 +1,7 @@
 """Train the models of the package that write, fill, embed, classify, tag and answer, and put them into it.
 
 REGARD_DATA=folder python recipes/box_text.py [--runs runs/box] [--only NAME] [--teacher MINILM] [--no-put]
+    [--wordnet DICT] [--lexicon FILE]     of english-names and english-sentiment
 
 Each has a recipe, NAME.toml; this makes its data first. The models english-* begin with the encoder
 `english`, which has to be in the package, and share its lower layers: only what differs is stored a second
@@ -19,12 +20,14 @@ from pathlib import Path
 import box
 import english
 import english_answers
+import english_sentiment
 import opinions
 import torch
 from cloze import make_cloze
 from english_texts import make_texts
 from lessons import PACKAGE, put
 from safetensors.torch import load_file, save_file
+from swapped_names import make_swapped
 
 from regard.config import Config, load_config
 from regard.config.schema import Weighted
@@ -44,7 +47,10 @@ NAMES = {
     "ORG": "ORG", "corporation": "ORG", "group": "ORG",
 }  # fmt: skip
 SENTIMENT = ("pros-cons.train", "uci.train", "uci.valid", "uci.test", "polarity.test")
-NAMES_OF = {"train": ("btc.train", "wnut17.train", "wikigold"), "valid": ("btc.dev", "wnut17.dev")}
+NAMES_OF = {
+    "train": ("btc.train", "btc.test", "wnut17.train", "wnut17.test", "wikigold"),
+    "valid": ("btc.dev", "wnut17.dev"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--runs", type=Path, default=HERE.parent / "runs" / "box")
     options.add_argument("--only", choices=list(MODELS), action="append")
-    options.add_argument(
-        "--teacher",
-        default="sentence-transformers/all-MiniLM-L6-v2",
-        help="of the encoder, the classifier and the answers",
-    )
+    opinions.add_teacher(options)
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
     given = options.parse_args()
@@ -73,12 +75,15 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         MODELS[name].make_data(place)
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
-            opinions.make_opinions(
-                place, given.teacher, opinions.rows_of(place / "uci.train.tsv"), opinions.FILE
-            )
+            known = opinions.rows_of(place / "uci.train.tsv")
+            opinions.make_opinions(place, opinions.teacher_of(given), known, opinions.FILE)
+        if name == "english-names":
+            make_swapped(place, given.wordnet)
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)
+        elif name == "english-sentiment":
+            finished = english_sentiment.train_classifier(config, folder, place / opinions.FILE)
         elif name == "english-answers":
             finished = english_answers.train_answers(config, folder, given.teacher)
         else:
