@@ -32,7 +32,7 @@ import torch
 from box_text import HERE, make_names, make_sentiment, with_data
 from english_sentiment import train_classifier
 from matplotlib.figure import Figure
-from opinions import FILE, add_teacher, make_opinions, rows_of, teacher_of
+from opinions import FILE, add_teacher, make_opinions, rows_of, teacher_of, write_rows
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -45,6 +45,7 @@ from regard.metrics.answers import squad_scores
 from regard.metrics.labels import tagging_scores
 from regard.models.families import build
 from regard.storage import open_folder, unique_weights, write_text, write_weights
+from regard.tasks import Embedder
 from regard.training import train
 
 SEED = 1
@@ -188,17 +189,11 @@ def embed(given: Any) -> None:
         )
 
     one_list = left
-    model = load_embedder(given.model or "english")
+    model = Embedder.load(given.model or "english")
     vectors = [unit(model.vectors(texts)) for texts in (left, right)]
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True).fit([*left, *right])
     tfidf = [words.transform(texts).toarray() for texts in (left, right)]
     show(pairs=len(chosen), nearest=share_found(*vectors), tfidf=share_found(*tfidf))
-
-
-def load_embedder(name: str) -> Any:
-    from regard.tasks import Embedder
-
-    return Embedder.load(name)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -216,7 +211,12 @@ def sentiment(given: Any) -> None:
     make_sentiment(place)
     uci = [row for split in ("train", "valid", "test") for row in rows_of(place / f"uci.{split}.tsv")]
     random.Random(SEED).shuffle(uci)
-    pros_cons, polarity = rows_of(place / "pros-cons.train.tsv"), rows_of(place / "polarity.test.tsv")
+    pros_cons = rows_of(place / "pros-cons.train.tsv")
+    known = [*pros_cons, *rows_of(place / "uci.train.tsv") * 5]
+    for names in (("uci.valid", "uci.test"), ("polarity.test",)):
+        tested = [row for name in names for row in rows_of(place / f"{name}.tsv")]
+        accuracy = evaluate(given.model or "english-sentiment", tested)["accuracy"]
+        show(of=names, sentences=len(tested), accuracy=accuracy, tfidf=tfidf_accuracy(known, tested))
     ours, tfidf = [], []
     for fold in range(5):
         tested, known = uci[fold::5], [row for number, row in enumerate(uci) if number % 5 != fold]
@@ -225,9 +225,6 @@ def sentiment(given: Any) -> None:
         alone = tfidf_accuracy(known, tested)
         show(fold=fold, accuracy=ours[-1], tfidf=tfidf[-1], tfidf_without_pros_cons=alone)
     show(folds=5, accuracy=np.mean(ours), deviation=np.std(ours), tfidf=np.mean(tfidf))
-    known = [*pros_cons, *rows_of(place / "uci.train.tsv") * 5]
-    accuracy = evaluate(given.model or "english-sentiment", polarity)["accuracy"]
-    show(polarity=accuracy, tfidf=tfidf_accuracy(known, polarity), sentences=len(polarity))
 
 
 def classifier(given: Any, place: Path, fold: int, known: Sequence[Row]) -> Path:
@@ -252,11 +249,6 @@ def fine_tune(given: Any, folder: Path, corpora: list[Any], *changes: str, base:
     config = config.model_copy(update={"data": data, "init": init})
     train(config, folder, resume=(folder / "run.toml").is_file())
     return folder
-
-
-def write_rows(file: Path, rows: Sequence[Row]) -> Path:
-    write_text(file, "".join(f"{text}\t{label}\n" for text, label in rows))
-    return file
 
 
 def tfidf_accuracy(known: Sequence[Row], tested: Sequence[Row]) -> float:

@@ -176,7 +176,9 @@ def make_two_tasks(place: Path) -> None:
 MODELS = {
     "stories": Entry("cc0-1.0", "33 books of Standard Ebooks", make_stories),
     ENCODER: Entry("cc-by-sa-4.0", "texts of english_texts.py", make_texts),
-    "english-sentiment": Entry("cc-by-sa-4.0", "Pros and Cons, Sentiment Labelled Sentences", make_sentiment),
+    "english-sentiment": Entry(
+        "cc-by-sa-4.0", "Pros and Cons, Sentiment Labelled Sentences; a teacher", make_sentiment
+    ),
     "english-names": Entry("cc-by-sa-4.0", "Broad Twitter Corpus, WNUT17, Wikigold", make_names),
     "english-answers": Entry("cc-by-sa-4.0", "SQuAD 1.1, 30 articles; made questions", make_answers),
     "two-tasks": Entry("cc-by-4.0", "Tatoeba; Pros and Cons, Sentiment Labelled Sentences", make_two_tasks),

@@ -91,9 +91,8 @@ def make_opinions(place: Path, teacher: Teacher, known: Sequence[Row], name: str
     judged = np.concatenate([vectors["texts"], vectors["variants"][numbers]])
     p = model.predict_proba(judged)[:, 1]  # the labels are in the order of the alphabet
     thousandths = dict(zip(texts, np.rint(1000 * p).astype(int).tolist(), strict=True))
-    write_text(place / name, "".join(f"{text}\t{LABELS[p >= 500]}\n" for text, p in thousandths.items()))
     write_text((place / name).with_suffix(".json"), json.dumps(thousandths))
-    return place / name
+    return write_rows(place / name, [(text, LABELS[p >= 500]) for text, p in thousandths.items()])
 
 
 def unlabelled_texts(teacher: Teacher, labelled: Sequence[str]) -> tuple[list[str], list[list[str]]]:
@@ -144,6 +143,11 @@ def rows_of(file: Path) -> list[Row]:
 
 if __name__ == "__main__":
     main()
+
+
+def write_rows(file: Path, rows: Sequence[Row]) -> Path:
+    write_text(file, "".join(f"{text}\t{label}\n" for text, label in rows))
+    return file
 
 
 def add_teacher(options: argparse.ArgumentParser) -> None:
