@@ -1,7 +1,7 @@
 """Train the models of the package that write, fill, embed, classify, tag and answer, and put them into it.
 
 REGARD_DATA=folder python recipes/box_text.py [--runs runs/box] [--only NAME] [--teacher MINILM] [--no-put]
-    [--wordnet DICT] [--lexicon FILE]     of english-names and english-sentiment
+    [--wordnet DICT] [--lexicon FILE]     of english-sentiment
 
 Each has a recipe, NAME.toml; this makes its data first. The models english-* begin with the encoder
 `english`, which has to be in the package, and share its lower layers: only what differs is stored a second
@@ -27,7 +27,6 @@ from cloze import make_cloze
 from english_texts import make_texts
 from lessons import PACKAGE, put
 from safetensors.torch import load_file, save_file
-from swapped_names import make_swapped
 
 from regard.config import Config, load_config
 from regard.config.schema import Weighted
@@ -47,10 +46,7 @@ NAMES = {
     "ORG": "ORG", "corporation": "ORG", "group": "ORG",
 }  # fmt: skip
 SENTIMENT = ("pros-cons.train", "uci.train", "uci.valid", "uci.test", "polarity.test")
-NAMES_OF = {
-    "train": ("btc.train", "btc.test", "wnut17.train", "wnut17.test", "wikigold"),
-    "valid": ("btc.dev", "wnut17.dev"),
-}
+NAMES_OF = {"train": ("btc.train", "wnut17.train", "wikigold"), "valid": ("btc.dev", "wnut17.dev")}
 
 
 @dataclass(frozen=True)
@@ -77,8 +73,6 @@ def main() -> None:
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
             known = opinions.rows_of(place / "uci.train.tsv")
             opinions.make_opinions(place, opinions.teacher_of(given), known, opinions.FILE)
-        if name == "english-names":
-            make_swapped(place, given.wordnet)
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)

@@ -19,7 +19,7 @@ from regard.data.objectives.supervised import ContextWindow
 from regard.storage import models as builtin
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-MODULES = ("english", "cloze", "english_answers", "english_sentiment", "phrases", "swapped_names")
+MODULES = ("english", "cloze", "english_answers", "english_sentiment", "phrases")
 LARGEST = 45_000_000  # bytes of all built-in models
 PARAGRAPH = (
     "The bridge was opened by Anna Schmidt in 1897. It connects the old town with Norwich, and 2,400 people "
@@ -104,21 +104,6 @@ def test_remarks_are_made_of_the_words_of_one_sign(recipe: Any, tmp_path: Path) 
     assert sum(len(each) == 1 for each in signs) > 100
     variants = " ".join(phrases.make_variant("It is round", words, dice) for _ in range(20)).split()
     assert {"It", "is", "bad", "fine"} <= set(variants) <= {"It", "is", "bad", "fine", "round"}
-
-
-def test_a_name_is_replaced_by_another_of_its_kind(recipe: Any, tmp_path: Path) -> None:
-    tail = "0 n 0000 | a town"
-    (tmp_path / "data.noun").write_text(
-        f"  1 a head line\n001 15 n 01 New_Norwich 0 001 @i 002 {tail}\n002 15 n 01 town 0 001 @ 003 {tail}\n"
-        f"003 18 n 01 Marie_Curie 0 001 @i 002 {tail}\n"
-    )
-    names = recipe("swapped_names")
-    assert names.wordnet_names(tmp_path)["PER"] == [["Marie", "Curie"], ["Marie"], ["Curie"]]
-    sentence = [("Anna", "B-PER"), ("left", "O"), ("Old", "B-LOC"), ("York", "I-LOC"), ("!", "O")]
-    made = [each for _ in range(20) for each in names.swapped([sentence], tmp_path)]
-    assert all([word for word, tag in each if tag == "O"] == ["left", "!"] for each in made)
-    assert {tag for each in made for word, tag in each if word == "Norwich"} <= {"I-LOC"}
-    assert not list(names.swapped([[("nothing", "O")]], tmp_path))
 
 
 def test_the_built_in_models_stay_small() -> None:
