@@ -1,6 +1,7 @@
 """Train the models of the package that write, fill, embed, classify, tag and answer, and put them into it.
 
 REGARD_DATA=folder python recipes/box_text.py [--runs runs/box] [--only NAME] [--teacher MINILM] [--no-put]
+    [--wordnet DICT] [--lexicon FILE]     of english-sentiment
 
 Each has a recipe, NAME.toml; this makes its data first. The models english-* begin with the encoder
 `english`, which has to be in the package, and share its lower layers: only what differs is stored a second
@@ -19,6 +20,7 @@ from pathlib import Path
 import box
 import english
 import english_answers
+import english_sentiment
 import opinions
 import torch
 from cloze import make_cloze
@@ -60,11 +62,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--runs", type=Path, default=HERE.parent / "runs" / "box")
     options.add_argument("--only", choices=list(MODELS), action="append")
-    options.add_argument(
-        "--teacher",
-        default="sentence-transformers/all-MiniLM-L6-v2",
-        help="of the encoder, the classifier and the answers",
-    )
+    opinions.add_teacher(options)
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
     given = options.parse_args()
@@ -73,12 +71,13 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         MODELS[name].make_data(place)
         if name == "english-sentiment" and not (place / opinions.FILE).is_file():
-            opinions.make_opinions(
-                place, given.teacher, opinions.rows_of(place / "uci.train.tsv"), opinions.FILE
-            )
+            known = opinions.rows_of(place / "uci.train.tsv")
+            opinions.make_opinions(place, opinions.teacher_of(given), known, opinions.FILE)
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)
+        elif name == "english-sentiment":
+            finished = english_sentiment.train_classifier(config, folder, place / opinions.FILE)
         elif name == "english-answers":
             finished = english_answers.train_answers(config, folder, given.teacher)
         else:
@@ -171,7 +170,9 @@ def make_two_tasks(place: Path) -> None:
 MODELS = {
     "stories": Entry("cc0-1.0", "33 books of Standard Ebooks", make_stories),
     ENCODER: Entry("cc-by-sa-4.0", "texts of english_texts.py", make_texts),
-    "english-sentiment": Entry("cc-by-sa-4.0", "Pros and Cons, Sentiment Labelled Sentences", make_sentiment),
+    "english-sentiment": Entry(
+        "cc-by-sa-4.0", "Pros and Cons, Sentiment Labelled Sentences; a teacher", make_sentiment
+    ),
     "english-names": Entry("cc-by-sa-4.0", "Broad Twitter Corpus, WNUT17, Wikigold", make_names),
     "english-answers": Entry("cc-by-sa-4.0", "SQuAD 1.1, 30 articles; made questions", make_answers),
     "two-tasks": Entry("cc-by-4.0", "Tatoeba; Pros and Cons, Sentiment Labelled Sentences", make_two_tasks),

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard import load
 from regard.data.objectives.supervised import ContextWindow
 from regard.storage import models as builtin
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+MODULES = ("english", "cloze", "english_answers", "english_sentiment", "phrases")
 LARGEST = 45_000_000  # bytes of all built-in models
 PARAGRAPH = (
     "The bridge was opened by Anna Schmidt in 1897. It connects the old town with Norwich, and 2,400 people "
@@ -28,7 +30,7 @@ PARAGRAPH = (
 @pytest.fixture(scope="module")
 def recipe() -> Any:
     sys.path.insert(0, str(RECIPES))
-    modules = {name: import_module(name) for name in ("english", "cloze", "english_answers")}
+    modules = {name: import_module(name) for name in MODULES}
     yield modules.__getitem__
     sys.path.remove(str(RECIPES))
 
@@ -72,6 +74,36 @@ def test_the_teachers_probabilities_of_letters_become_those_of_tokens(recipe: An
     np.testing.assert_allclose(p[:, 1], [0, 0, 0, 0, 1, 0], atol=1e-3)
     letters[8, 1] = 0.3  # most of it lies outside of this window: it counts without the teacher
     assert len(recipe("english_answers").in_window(window, letters)) == 0
+
+
+def test_a_text_has_the_teachers_probability_and_another_its_label(recipe: Any) -> None:
+    tokenizer = load("english-sentiment").objective.tokenizer
+    known = tokenizer.encode("it lacks charm")
+    soft = recipe("english_sentiment").SoftLabels(
+        tokenizer, 256, ["negative", "positive"], p={tuple(known): 42}, smoothing=0.1
+    )
+    other = tokenizer.encode("it has charm")
+    assert [soft.sample(*row).labels for row in ((known, [1]), (other, [1]), (other, [0]))] == [
+        [42],
+        [950],
+        [50],
+    ]
+
+
+def test_remarks_are_made_of_the_words_of_one_sign(recipe: Any, tmp_path: Path) -> None:
+    phrases, dice = recipe("phrases"), random.Random(1)
+    for part in ("adj", "adv", "noun", "verb"):
+        (tmp_path / f"index.{part}").write_text(
+            "  1 a head line\nbad n 1\nfine n 1\nround n 1\ntwo_words n 1\n"
+        )
+    words = phrases.make_words(tmp_path, {"bad": -2.5, "fine": 1.9, "round": 0.1}, ["bad fine round"])
+    assert words["a"].signed == (["bad"], ["fine"]) and words["a"].all == ["bad", "fine", "round"]
+    made = list(phrases.make_phrases(words, 200, dice))
+    assert all("{" not in text and "two_words" not in text for text in made)
+    signs = [{sign for sign in ("bad", "fine") if sign in text.lower()} for text in made]
+    assert sum(len(each) == 1 for each in signs) > 100
+    variants = " ".join(phrases.make_variant("It is round", words, dice) for _ in range(20)).split()
+    assert {"It", "is", "bad", "fine"} <= set(variants) <= {"It", "is", "bad", "fine", "round"}
 
 
 def test_the_built_in_models_stay_small() -> None:
