@@ -183,13 +183,16 @@ class Translator(TranslateMethods):
                 run = context.run(inputs, lambda some: decode(self.requests(some, options)))
                 last = split_lines, inputs, run
             elif checks.check and not options.sample:
-                source, target = self.folder.source, self.folder.target
-                tokens = frozenset(target.placeholders)
-                checker = Checker(options, splitter.encode, target.decode, source, tokens, whole)
+                checker = self.checker(options, splitter, whole)
                 last = yield from checker.rounds(*last, lambda some: self.requests(some, options))
             return self.translations(prepared, *last, num_results, alignment, compiled, checks)
 
         return run_rounds(rounds(), None if self.defers else decode)
+
+    def checker(self, options: Decode, splitter: LineSplitter, whole: Sequence[bool]) -> Checker:
+        source, target = self.folder.source, self.folder.target
+        tokens = frozenset(target.placeholders)
+        return Checker(options, splitter.encode, target.decode, source, tokens, whole)
 
     def check_options(self, options: Decode, num_results: int, checks: Checks) -> None:
         if num_results > options.beam:

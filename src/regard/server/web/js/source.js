@@ -12,9 +12,9 @@ let run;
 /** @type {Answerer | null} */
 let engine = null;
 
-/** Let the engine answer in place of a server. @param {Answerer} own */
-export function answerWith(own) {
-  engine = own;
+/** Let the engine answer in place of a server. @param {Answerer} answerer */
+export function answerWith(answerer) {
+  engine = answerer;
 }
 
 /** The run in the page; null where a server or a site is behind it. */

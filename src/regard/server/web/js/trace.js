@@ -162,8 +162,8 @@ export class Trace {
    */
   cached(key, fetch) {
     const name = JSON.stringify(key);
-    const known = this.cache.get(name);
-    if (known) return known;
+    const cached = this.cache.get(name);
+    if (cached) return cached;
     const request = fetch();
     this.cache.set(name, request);
     request.catch(() => this.cache.delete(name));

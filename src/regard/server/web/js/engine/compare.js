@@ -177,9 +177,9 @@ function choiceTexts(run, other, ids) {
 function changeOf(before, after, kinds) {
   const [one, two] = [before.meta.interventions, after.meta.interventions];
   if (one.length && !two.length) return `back from ${describe(one, kinds)}`;
-  const known = new Set(one.map((/** @type {any} */ each) => JSON.stringify(each)));
+  const first = new Set(one.map((/** @type {any} */ each) => JSON.stringify(each)));
   return describe(
-    two.filter((/** @type {any} */ each) => !known.has(JSON.stringify(each))),
+    two.filter((/** @type {any} */ each) => !first.has(JSON.stringify(each))),
     kinds,
   );
 }
@@ -203,10 +203,10 @@ function comparison(before, after, step, kinds) {
   const texts = choiceTexts(before, after, best);
   const choices = best.map((id, i) => ({ text: texts[i], before: p[id], after: q[id] }));
   const change = changeOf(before, after, kinds);
-  const found = { step: at, behind: textBefore(before, at), choices, divergences };
+  const result = { step: at, behind: textBefore(before, at), choices, divergences };
   const outputs = { before: before.output, after: after.output, change };
   const whole = {
-    ...found,
+    ...result,
     ...outputs,
     divergence: divergences[at],
     changed: before.output !== after.output,
@@ -214,7 +214,7 @@ function comparison(before, after, step, kinds) {
   return { ...whole, sentence: sentenceOf(whole) };
 }
 
-/** The change in words. @param {any} found */
+/** The change in words. @param {any} result */
 function sentenceOf({ choices, behind, change, divergence: distance, before, after, changed }) {
   const [first] = choices;
   const best = choices.reduce((/** @type {any} */ one, /** @type {any} */ each) =>
@@ -268,15 +268,15 @@ function incomparable(before, after) {
  */
 export function compare(before, after, step, kinds) {
   const reason = incomparable(before, after);
-  const found = reason ? null : comparison(before, after, step, kinds);
+  const difference = reason ? null : comparison(before, after, step, kinds);
   const [one, two] = [visible(before.output), visible(after.output)];
   const sentence =
     one === two ? `Both say "${one}"${stop(one)}` : `One says "${one}", the other "${two}"${stop(two)}`;
   const sides = ["source", "target"].filter((side) => before.tokens[side] && after.tokens[side]);
   return {
-    comparison: found,
+    comparison: difference,
     reason,
-    sentence: found?.sentence ?? sentence,
+    sentence: difference?.sentence ?? sentence,
     words: wordDifferences(before.output, after.output),
     pairs: Object.fromEntries(
       sides.map((side) => [side, pairs(before.tokens[side].ids, after.tokens[side].ids)]),

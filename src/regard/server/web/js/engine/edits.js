@@ -89,9 +89,9 @@ const EDITS = {
  */
 export function editsOf(changes, offered, scale) {
   const refused = changes.find(({ type, where, head }) => {
-    const known = where === undefined || where in offered.heads;
+    const exists = where === undefined || where in offered.heads;
     const most = where === undefined ? Math.min(...Object.values(offered.heads)) : offered.heads[where];
-    return !offered.types.includes(type) || !known || (head !== undefined && !(head >= 0 && head < most));
+    return !offered.types.includes(type) || !exists || (head !== undefined && !(head >= 0 && head < most));
   });
   if (refused) throw new Error(`This model cannot be changed by ${JSON.stringify(refused)}.`);
   const isToken = (/** @type {Change} */ { type }) => type === "replace_token";

@@ -29,8 +29,8 @@ export function firstAttention(run) {
  */
 function sidesOf({ tokens }, where) {
   if (where.endsWith("cross")) return [tokens.target, tokens.source];
-  const own = tokens[where.startsWith("encoder") ? "source" : "target"];
-  return [own, own];
+  const side = tokens[where.startsWith("encoder") ? "source" : "target"];
+  return [side, side];
 }
 
 /**

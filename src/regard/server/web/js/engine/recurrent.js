@@ -112,9 +112,9 @@ function scored(score, query, keys) {
   if (score.kind !== "additive") {
     return rows.map((key) => key.reduce((sum, value, i) => sum + value * query[i], 0));
   }
-  const asked = linear(row(query), score.query).data;
+  const projected = linear(row(query), score.query).data;
   return rows.map(
-    (key) => linear(row(key.map((value, i) => Math.tanh(value + asked[i]))), score.value).data[0],
+    (key) => linear(row(key.map((value, i) => Math.tanh(value + projected[i]))), score.value).data[0],
   );
 }
 

@@ -130,9 +130,9 @@ export class Site {
 
   /** @param {string} id */
   run(id) {
-    const found = this.runs.get(id);
-    if (!found) throw new Expired("this trace is no longer cached; request it again");
-    return found;
+    const run = this.runs.get(id);
+    if (!run) throw new Expired("this trace is no longer cached; request it again");
+    return run;
   }
 
   /** @param {any} body */

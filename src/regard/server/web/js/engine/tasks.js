@@ -164,9 +164,9 @@ function tag({ info, source }, text) {
   const first = words.map((word) => {
     while (place < spans.length && spans[place][1] <= begin) place++; // tokens that end before the word
     const end = begin + word.length;
-    const found = place < spans.length && spans[place][0] < end ? place : null;
+    const span = place < spans.length && spans[place][0] < end ? place : null;
     begin = end + 1;
-    return found;
+    return span;
   });
   const read = (/** @type {Tensor} */ logits) => {
     const best = (/** @type {number} */ token) => top(rowOf(logits, token + 1), 1)[0]; // after the start

@@ -29,7 +29,7 @@ export async function render(_, chosen, { models }) {
 
 /** The first step is shown as soon as it is there, while the others are computed. */
 async function soon(lesson, model, lessons) {
-  const { query, key } = asked(lesson, model);
+  const { query, key } = requestOf(lesson, model);
   if ((number("step") ?? 0) > 1 || requests.has(key)) return slowly(computed(lesson, model));
   const first = await slowly(api.lesson(lesson.name, { ...query, first: "true" }));
   const next = lessons[lessons.findIndex((each) => each.name === lesson.name) + 1];
@@ -51,7 +51,7 @@ function followed(lesson, next) {
 }
 
 /** What a lesson is asked with. */
-function asked(lesson, model) {
+function requestOf(lesson, model) {
   const { text, n, d } = state();
   const query = { model: model.name };
   const isOwn = !state().model || state().model === model.name; // not the name of a picture
@@ -63,7 +63,7 @@ function asked(lesson, model) {
 
 /** A lesson is computed once for a model, a text and sizes: going to and fro changes no number. */
 function computed(lesson, model) {
-  const { query, key } = asked(lesson, model);
+  const { query, key } = requestOf(lesson, model);
   if (!requests.has(key)) {
     const answer = api.lesson(lesson.name, query).then((response) => ({ ...response, key, isWhole: true }));
     requests.set(
@@ -191,7 +191,7 @@ function sizes(lesson) {
 }
 
 /** Paragraphs and figures before the question, in the order of the document. */
-function told({ text, before }) {
+function introduction({ text, before }) {
   const figures = (above) =>
     make("div", { class: "figures" }, ...before.filter(({ place }) => place === above).map(figure));
   return [figures(0), ...text.flatMap((part, i) => [make("p", {}, ...words(part)), figures(i + 1)])];
@@ -214,7 +214,7 @@ function drawn(lesson, i) {
           ...words(step.claim),
         )
       : null,
-    ...told(step),
+    ...introduction(step),
     question(lesson, i, result),
     result,
     make(

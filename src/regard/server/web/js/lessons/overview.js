@@ -44,7 +44,7 @@ export function overview(lessons) {
   const heading = make("h2", { tabindex: "-1" }, "Lessons");
   arrived(heading);
   const list = make("ol", { class: "lessons" }, ...lessons.map(entry));
-  const begun = lessons.some((lesson) => progressOf(lesson.name));
+  const hasProgress = lessons.some((lesson) => progressOf(lesson.name));
   const clear = () => {
     forget();
     set({ lesson: "" });
@@ -66,7 +66,7 @@ export function overview(lessons) {
       "p",
       { class: "lesson-turn" },
       link("For teachers: six questions for a class", { lesson: TEACHERS, step: "0" }),
-      begun ? button : null,
+      hasProgress ? button : null,
     ),
     make(
       "details",

@@ -35,7 +35,7 @@ function question(lesson, computed) {
     answer.dataset.ready = "yes";
     try {
       const { steps, missing } = await computed(lesson);
-      answer.replaceChildren(...(missing ? [make("p", {}, missing)] : told(steps[step - 1])));
+      answer.replaceChildren(...(missing ? [make("p", {}, missing)] : answerParts(steps[step - 1])));
     } catch (error) {
       delete answer.dataset.ready;
       answer.replaceChildren(make("p", { class: "complaint" }, error.message));
@@ -49,7 +49,7 @@ function question(lesson, computed) {
   );
 }
 
-function told({ title, question: { text, kind, options, answer, digits, unit }, why }) {
+function answerParts({ title, question: { text, kind, options, answer, digits, unit }, why }) {
   const truth = kind === "choice" ? options[answer] : `${shown(answer, digits)} ${unit}`;
   return [
     make("p", {}, make("b", {}, ...words(title)), ": ", ...words(text)),
