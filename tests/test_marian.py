@@ -318,7 +318,7 @@ def test_settings_of_older_folders_and_of_newer_ones(models, tmp_path):
         ({"bad_words_ids": {"a": 1}}, "bad_words_ids"),
         ({"suppress_tokens": [-1]}, "suppress_tokens"),
         ({"forced_bos_token_id": "x"}, "forced_bos_token_id"),
-        ({"do_sample": True, "temperature": 0.0}, "temperature"),
+        ({"do_sample": True, "temperature": -0.1}, "temperature"),
         ({"stop_strings": ["."]}, "stop_strings"),
         ({"forced_eos_token_id": [0, 1]}, "forced_eos_token_id"),
     ):

@@ -238,7 +238,7 @@ def test_captions_that_cannot_be_are_refused(describer: Captioner) -> None:
         ({"question": "where " * 20}, "E_TOO_LONG"),
         ({"num_results": 3, "beam": 2}, "E_BEAM"),
         ({"questions": []}, "E_ANSWER_PAIRS"),
-        ({"decode": {"bean": 3}}, "E_USAGE"),
+        ({"decode": {"bean": 3}}, "E_CONFIG_FIELD"),
     ):
         with pytest.raises(UsageError) as caught:
             describer.caption(picture("bar", 1), **options)  # type: ignore[arg-type]

@@ -427,7 +427,7 @@ def test_models_of_the_package_are_listed(
     (row,) = map(json.loads, regard("models", "list", "--json").lines)
     assert (row["name"], row["task"], row["revision"], row["licence"]) == ("small", "fill", None, None)
     assert find_model(Path("small")) == tmp_path / "package/small"
-    assert "small is not on this machine" in refused("models", "rm", "small", "--yes")
+    assert "small is a built-in model" in refused("models", "rm", "small", "--yes")
     assert 'did you mean "small"?' in refused("fill", "-m", "smal", "a")
 
 

@@ -79,7 +79,7 @@ def test_what_cannot_be_is_said_before_the_work(model: Translator, wish, options
 
 
 @pytest.mark.parametrize(
-    ("options", "code"), [({"lenght_penalty": 1}, "E_CONFIG_FIELD"), ({"temperature": 0}, "E_CONFIG_VALUE")]
+    ("options", "code"), [({"lenght_penalty": 1}, "E_CONFIG_FIELD"), ({"temperature": -1}, "E_CONFIG_VALUE")]
 )
 def test_wrong_options_are_told_as_those_of_a_config(model: Translator, options, code: str) -> None:
     with pytest.raises(UsageError) as caught:

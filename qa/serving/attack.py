@@ -195,7 +195,8 @@ def fits(document: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> 
     return True
 
 
-FORMS = (  # routes that take files as forms
+FORMS = (  # routes that take forms: those of files, and LibreTranslate's
+    *("/translate", "/detect", "/suggest", "/translate_file"),
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
     *(f"/api/v1/{task}" for task in ("caption", "classify", "embed", "transcribe")),
@@ -239,10 +240,7 @@ async def strangers(server: Server, seed: int, key: str) -> Result:
             for kind in ("text/plain", "multipart/form-data; boundary=x"):
                 answer = await link.ask(method, path, b"{}", {**bearer, "Content-Type": kind})
                 requests += 1
-                takes_forms = (
-                    kind != "text/plain" and path in FORMS
-                )  # a foreign page is refused by its Origin
-                if takes_forms:
+                if kind != "text/plain" and path in FORMS:  # a foreign page is refused by its Origin
                     foreign = {**bearer, "Content-Type": kind, "Origin": "https://evil.example"}
                     answer = await link.ask(method, path, b"{}", foreign)
                 bad = answer.status not in (415, 403)

@@ -35,7 +35,9 @@ LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped th
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
 CASE_MARGIN = 0.2  # by which sentence case is the better reading of a short title, per token
-SIGNS_MARGIN = 0.1  # by which plain signs may be the less probable reading, per token
+FORM_MARGIN = (
+    0.1  # by which plain signs, or capitals in a text of small letters, may be less probable, per token
+)
 SURE = -0.15  # log p of a token from which on a text with typographic signs is not read again
 
 
@@ -171,7 +173,8 @@ class Checker:
         is_name = retry.fault == "case" and may_be_name(retry.segment.text)
         if is_name and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
             return False
-        if retry.fault == "signs" and mean(parts[0][2][0]) <= mean(retry.first) - SIGNS_MARGIN:
+        is_plain = retry.fault == "signs" or letter_case(retry.segment.text) is str.lower
+        if is_plain and mean(parts[0][2][0]) <= mean(retry.first) - FORM_MARGIN:
             return False
         retry.parts = parts
         return True

@@ -96,10 +96,11 @@ class Tokenizer(ABC):
 
     @cached_property
     def is_cased(self) -> bool:
-        """Whether the vocabulary has words with capitals, or, if it has no words, letters."""
+        """Whether the vocabulary has words with capitals; without words: letters, which bytes are not."""
         tokens = [token for token in self.tokens(range(self.size)) if not token.startswith("<")]  # <0xE2>
         words = [token for token in tokens if sum(map(str.isalpha, token)) > 1]
-        return any(token != token.lower() for token in words or tokens)
+        letters = [] if self.unknown is None else tokens
+        return any(token != token.lower() for token in words or letters)
 
     @property
     @abstractmethod
