@@ -170,14 +170,18 @@ class Checker:
             if each is not None and self.fault(segment, each.source, best[0]) not in (None, *MINOR):
                 return False
             parts.append((segment, each, best))
-        is_name = retry.fault == "case" and may_be_name(retry.segment.text)
-        if is_name and mean(parts[0][2][0]) < mean(retry.first) + CASE_MARGIN:
-            return False
-        is_plain = retry.fault == "signs" or letter_case(retry.segment.text) is str.lower
-        if is_plain and mean(parts[0][2][0]) <= mean(retry.first) - FORM_MARGIN:
+        if retry.fault in MINOR and less_probable(retry, parts[0][2][0]):
             return False
         retry.parts = parts
         return True
+
+
+def less_probable(retry: Retry, best: Hypothesis) -> bool:
+    """Whether the translation of another form of the source is to be less trusted than the first one."""
+    gain, text = mean(best) - mean(retry.first), retry.segment.text
+    if retry.fault == "case" and may_be_name(text):
+        return gain < CASE_MARGIN
+    return (retry.fault == "signs" or letter_case(text) is str.lower) and gain <= -FORM_MARGIN
 
 
 def merge(
