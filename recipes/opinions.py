@@ -28,13 +28,13 @@ from regard.tasks import Embedder
 
 FILE = "opinions.train.tsv"
 LABELS = ("negative", "positive")
-PHRASES, GLOSSES, SENTENCES = 70_000, 30_000, 60_000  # texts of each kind
+PHRASES, GLOSSES, SENTENCES = 70_000, 30_000, 15_000  # texts of each kind
 VARIANTS = 10  # of each sentence of Sentiment Labelled Sentences
-TEXTS = {"tatoeba": 15_000, "books": 25_000, "articles": 30_000}  # of which the sentences are drawn
+TEXTS = {"tatoeba": 25_000, "books": 15_000, "articles": 10_000}  # of which the sentences are drawn
 REMARKS = 6000  # of Pros and Cons, for the regression
 WEIGHT = 5  # of a sentence of Sentiment Labelled Sentences beside them, and half of it of a word
-LENGTHS = range(20, 200)  # characters
-LOWER, UPPER = 0.3, 0.06  # shares of texts in small letters and in capitals; the teacher reads no case
+LENGTHS = range(20, 110)  # characters
+LOWER = 0.3  # share of texts in lower case
 AT_ONCE = 2000  # texts; what is lost at most when the teacher is interrupted
 SEED = 1
 
@@ -106,14 +106,8 @@ def unlabelled_texts(teacher: Teacher, labelled: Sequence[str]) -> tuple[list[st
         *dice.sample(glosses, GLOSSES),
         *dice.sample(sentences, SENTENCES),
     ]
-    texts = list(dict.fromkeys(in_some_case(text, dice) for text in texts))
-    variants = [[make_variant(text, words, dice) for _ in range(VARIANTS)] for text in labelled]
-    return texts, [[in_some_case(text, dice) for text in each] for each in variants]
-
-
-def in_some_case(text: str, dice: random.Random) -> str:
-    number = dice.random()
-    return text.lower() if number < LOWER else text.upper() if number > 1 - UPPER else text
+    texts = list(dict.fromkeys(text.lower() if dice.random() < LOWER else text for text in texts))
+    return texts, [[make_variant(text, words, dice) for _ in range(VARIANTS)] for text in labelled]
 
 
 def real_sentences(dice: random.Random) -> list[str]:
