@@ -144,6 +144,7 @@ def test_repetition_is_measured_against_the_source() -> None:
     tokenizer = train_tokenizer([" ".join(vocabulary)] * 9, "word", 300)
     assert sentence_case(tokenizer, "GOOD MORNING! AM I LATE?") == "Good morning! Am I late?"
     assert sentence_case(tokenizer, "MEIN HAUS IST DA. TOM IST DA.") == "Mein Haus ist da. Tom ist da."
+    assert sentence_case(tokenizer, '"TOM? - (IST. "DA"') == '"Tom? - (Ist. "Da"'
     assert sentence_case(SMALL, "A DOG. A DOG") == "a dog. a dog"
 
 

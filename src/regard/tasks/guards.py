@@ -35,9 +35,7 @@ LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped th
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
 CASE_MARGIN = 0.2  # by which sentence case is the better reading of a short title, per token
-FORM_MARGIN = (
-    0.1  # by which plain signs, or capitals in a text of small letters, may be less probable, per token
-)
+FORM_MARGIN = 0.1  # by which plain signs, or sentence case for small letters, may be less probable
 SURE = -0.15  # log p of a token from which on a text with typographic signs is not read again
 
 

@@ -14,7 +14,7 @@ from regard.inputs.text import Tokenizer, split_sentences
 CAPITALS = 4  # letters of a text in capitals at least
 TITLE = 4  # words of a text in title case; one of 2 or 3 may be a name
 UNKNOWN_COST = 100  # tokens
-BEFORE_FIRST = re.compile(r"(?:^|[.!?]\s)\W*\Z")  # what stands before the first word of a sentence
+BEFORE_FIRST = re.compile(r"(?:\A|[.!?]\s)\W*")  # what stands before the first word of a sentence
 SIGNS = {"’‘‚": "'", "“”„«»": '"', "–—": "-", "…": "..."}
 PLAIN = {ord(sign): plain for signs, plain in SIGNS.items() for sign in signs}
 WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -61,16 +61,17 @@ def sentence_case(tokenizer: Tokenizer, text: str) -> str:
     small letters alone gets no capitals.
     """
     lower = plain_signs(text).lower()
+    firsts = {match.end() for match in BEFORE_FIRST.finditer(lower)}
 
     def cased(match: re.Match[str]) -> str:
         word, large = match[0], match[0].capitalize()
-        is_first = BEFORE_FIRST.search(lower, 0, match.start()) is not None
-        return large if is_first or word == "i" or cost(tokenizer, large) < cost(tokenizer, word) else word
+        is_large = match.start() in firsts or word == "i"
+        return large if is_large or token_cost(tokenizer, large) < token_cost(tokenizer, word) else word
 
     return WORDS.sub(cased, lower) if tokenizer.is_cased else lower
 
 
-def cost(tokenizer: Tokenizer, word: str) -> int:
+def token_cost(tokenizer: Tokenizer, word: str) -> int:
     """The number of its tokens; many if it is unknown."""
     ids = tokenizer.encode(word)
     return len(ids) + UNKNOWN_COST * (tokenizer.unknown in ids)
